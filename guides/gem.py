@@ -1,0 +1,144 @@
+"""Posteriors over stick-breaking weights. They know nothing of options: any growing mixture can use them."""
+
+import pyro
+import torch
+from pyro import distributions as dist
+from pyro.nn import PyroModule
+from torch import Tensor, nn
+
+from pyro_options.distributions import LogitKumaraswamy, log_stick_breaking
+from pyro_options.errors import check
+from pyro_options.nn import Growable
+
+_LOG_B_RANGE = (-12.0, 12.0)
+
+
+def _solve_log_b(log_a: Tensor, mean: Tensor) -> Tensor:
+    """The log b for which Kumaraswamy(a, b) has the given mean, which falls as b grows; by bisection."""
+    low, high = (torch.full_like(log_a, edge) for edge in _LOG_B_RANGE)
+    for _ in range(60):
+        middle = (low + high) / 2
+        too_high = LogitKumaraswamy(log_a.exp(), middle.exp()).mean_stick > mean
+        low, high = torch.where(too_high, middle, low), torch.where(too_high, high, middle)
+    return (low + high) / 2
+
+
+class GrowableGEM(Growable, PyroModule):
+    r"""A growable posterior over GEM weights: independent Kumaraswamy sticks, in logit space.
+
+    .. math:: v_k \sim \mathrm{Kumaraswamy}(a_k, b_k), \qquad \eta_k = v_k\prod_{l<k}(1-v_l)
+
+    Calling it samples the site and returns log η, ``(K,)``. A new component takes its share from the mass that nobody
+    has yet, so growing changes no existing weight. Pruning and permuting keep the mean weight of every component kept.
+
+    :param num_components: K
+    :param remainder: match a prior truncated to K components (``K - 1`` sticks); its K is then fixed
+    :param site: name of the sample site
+    :param initial_mean: mean of a new stick; the paper's random start is close to one half
+    """
+
+    component_axes = {"log_a": 0, "log_b": 0}
+
+    def __init__(
+        self, num_components: int, remainder: bool = False, site: str = "sticks", initial_mean: float = 0.5
+    ):
+        super().__init__()
+        check(num_components >= 1, "num_components >= 1", num_components)
+        check(0 < initial_mean < 1, "initial_mean in (0, 1)", initial_mean)
+        self.remainder, self.site, self.initial_mean = remainder, site, initial_mean
+        num_sticks = num_components - remainder
+        self.log_a = nn.Parameter(torch.zeros(num_sticks))
+        self.log_b = nn.Parameter(torch.full((num_sticks,), self._initial_log_b()))
+
+    def _initial_log_b(self) -> float:
+        return float(torch.tensor(1 / self.initial_mean - 1).log())  # the mean of Kumaraswamy(1, b) is 1 / (1 + b)
+
+    @property
+    def num_components(self) -> int:
+        return len(self.log_a) + self.remainder
+
+    def fresh(self, name, count):
+        return torch.full((count,), 0.0 if name == "log_a" else self._initial_log_b())
+
+    def rearranged(self, keep):
+        check(not self.remainder, "a nonparametric prior to change K", "a truncated one", 'Use prior="gem".')
+        mean = torch.exp(self.mean_log_weights()).index_select(0, keep)
+        log_a = self.log_a.index_select(0, keep)
+        left = 1 - torch.cumsum(mean, 0) + mean
+        solved = _solve_log_b(log_a, (mean / left.clamp(min=torch.finfo(mean.dtype).tiny)))
+        # Sticks that still follow the same ones keep their value to the bit.
+        unmoved = torch.cumprod((keep == torch.arange(len(keep), device=keep.device)).long(), 0).bool()
+        log_b = torch.where(unmoved, self.log_b.index_select(0, keep), solved)
+        return {"log_a": log_a, "log_b": log_b}
+
+    def sticks(self) -> LogitKumaraswamy:
+        """The distribution of the stick logits."""
+        return LogitKumaraswamy(torch.exp(self.log_a), torch.exp(self.log_b))
+
+    def mean_log_weights(self) -> Tensor:
+        """log E[η], exact because sticks are independent."""
+        mean = self.sticks().mean_stick.clamp(torch.finfo(self.log_a.dtype).tiny, 1 - 1e-7)
+        return log_stick_breaking(torch.logit(mean), self.remainder)
+
+    def forward(self) -> Tensor:
+        return log_stick_breaking(pyro.sample(self.site, self.sticks().to_event(1)), self.remainder)
+
+
+class PointGEM(Growable, PyroModule):
+    """A point estimate of the weights in place of a posterior: the ablation of the Bayesian treatment."""
+
+    component_axes = {"logits": 0}
+
+    def __init__(self, num_components: int, remainder: bool = False, site: str = "sticks", initial_mean: float = 0.5):
+        super().__init__()
+        check(num_components >= 1, "num_components >= 1", num_components)
+        self.remainder, self.site = remainder, site
+        self.initial = float(torch.logit(torch.tensor(initial_mean)))
+        self.logits = nn.Parameter(torch.full((num_components - remainder,), self.initial))
+
+    @property
+    def num_components(self) -> int:
+        return len(self.logits) + self.remainder
+
+    def fresh(self, name, count):
+        return torch.full((count,), self.initial)
+
+    def rearranged(self, keep):
+        check(not self.remainder, "a nonparametric prior to change K", "a truncated one", 'Use prior="gem".')
+        weight = torch.exp(self.mean_log_weights()).index_select(0, keep)
+        left = 1 - torch.cumsum(weight, 0) + weight
+        unmoved = torch.cumprod((keep == torch.arange(len(keep), device=keep.device)).long(), 0).bool()
+        stick = (weight / left).clamp(torch.finfo(weight.dtype).tiny, 1 - 1e-7)
+        return {"logits": torch.where(unmoved, self.logits.index_select(0, keep), torch.logit(stick))}
+
+    def mean_log_weights(self) -> Tensor:
+        return log_stick_breaking(self.logits, self.remainder)
+
+    def forward(self) -> Tensor:
+        return log_stick_breaking(pyro.sample(self.site, dist.Delta(self.logits, event_dim=1)), self.remainder)
+
+
+class UniformWeights(Growable, PyroModule):
+    """No posterior at all: the weights of :class:`pyro_options.models.Uniform`."""
+
+    component_axes = {"zeros": 0}
+    zeros: Tensor
+
+    def __init__(self, num_components: int):
+        super().__init__()
+        check(num_components >= 1, "num_components >= 1", num_components)
+        self.register_buffer("zeros", torch.zeros(num_components))
+
+    def mean_log_weights(self) -> Tensor:
+        return torch.log_softmax(self.zeros, 0)
+
+    def forward(self) -> Tensor:
+        return self.mean_log_weights()
+
+
+def weights_guide(prior: str, num_components: int, point: bool = False) -> PyroModule:
+    """The posterior that goes with ``OptionHMM(prior=...)``."""
+    check(prior in ("gem", "truncated", "uniform"), "a prior among gem, truncated, uniform", repr(prior))
+    if prior == "uniform":
+        return UniformWeights(num_components)
+    return (PointGEM if point else GrowableGEM)(num_components, remainder=prior == "truncated")

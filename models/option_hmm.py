@@ -1,0 +1,59 @@
+"""Options as a hidden Markov model."""
+
+import pyro
+import torch
+from pyro.nn import PyroModule
+from torch import nn
+
+from pyro_options.data import Trajectories
+from pyro_options.distributions import OptionPath
+from pyro_options.errors import check
+
+from .high_level import high_level_prior
+
+
+class OptionHMM(PyroModule):
+    r"""Options with a stick-breaking prior over the high-level policy.
+
+    .. math:: p(\eta)\prod_i p(\zeta^{(i)}\mid\eta, s^{(i)})\prod_t \pi_{h_t}(a_t^{(i)}\mid s_t^{(i)})
+
+    Sites: ``sticks`` (unless ``prior="uniform"``), ``path`` of event shape ``(T, K + 1)`` and ``actions``, the last two
+    in the plate ``episodes``, which scales a minibatch to its population.
+
+    :param policy: low-level policies, ``policy(states, path, mask)`` a distribution over actions
+    :param termination: ``termination(states)`` gives logit ψ, ``(N, T, K)``
+    :param prior: ``gem`` (nonparametric, K may grow), ``truncated`` (K fixed) or ``uniform``
+    :param alpha: initial concentration of the stick-breaking prior
+
+    Reference: Villecroze et al. (2022), equations 11 to 14.
+    """
+
+    def __init__(self, policy: nn.Module, termination: nn.Module, prior: str = "gem", alpha: float = 1.0):
+        super().__init__()
+        check(
+            policy.num_options == termination.num_options,
+            "as many policies as terminations",
+            f"{policy.num_options} and {termination.num_options}",
+        )
+        self.policy, self.termination = policy, termination
+        self.high_level = high_level_prior(prior, alpha)
+        self.prior = prior
+
+    @property
+    def num_options(self) -> int:
+        return self.policy.num_options
+
+    def path(self, log_weights: torch.Tensor, episodes: Trajectories) -> OptionPath:
+        """The prior over paths in these episodes."""
+        path = OptionPath(log_weights, self.termination(episodes.states), episodes.mask)
+        # The guide draws the path and accounts for its gradient; without this TraceGraph_ELBO would track the replayed
+        # value through every operation of the model a second time, at twice the cost of a step.
+        return path.has_rsample_(True)
+
+    def forward(self, episodes: Trajectories):
+        policy = self.policy  # every look at a submodule registers its parameters with Pyro: look once
+        log_weights = self.high_level(policy.num_options)  # (K,)
+        index = torch.arange(len(episodes), device=episodes.states.device)
+        with pyro.plate("episodes", episodes.population, subsample=index):
+            path = pyro.sample("path", self.path(log_weights, episodes))
+            return pyro.sample("actions", policy(episodes.states, path, episodes.mask), obs=episodes.actions)

@@ -1,0 +1,24 @@
+"""Log-space densities: sticks, option paths, and the actions they explain."""
+
+from .autoregressive_path import AutoregressivePath, RelaxedAutoregressivePath, StraightThroughPath
+from .option_actions import CategoricalActions, GaussianActions, OptionActions
+from .option_path import MarginalActions, OptionPath, PathPosterior, encode_path
+from .sticks import LogitBeta, LogitKumaraswamy, gem_sticks, kl_kumaraswamy_beta, log_stick_breaking
+
+__all__ = [
+    "AutoregressivePath",
+    "CategoricalActions",
+    "GaussianActions",
+    "LogitBeta",
+    "LogitKumaraswamy",
+    "MarginalActions",
+    "OptionActions",
+    "OptionPath",
+    "PathPosterior",
+    "RelaxedAutoregressivePath",
+    "StraightThroughPath",
+    "encode_path",
+    "gem_sticks",
+    "kl_kumaraswamy_beta",
+    "log_stick_breaking",
+]

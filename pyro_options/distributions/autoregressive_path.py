@@ -1,0 +1,151 @@
+"""Amortized, autoregressive distributions over paths: what guides sample."""
+
+import copy
+from typing import Protocol
+
+import torch
+from pyro.distributions import TorchDistribution
+from torch import Tensor
+from torch.distributions import constraints
+from torch.nn.functional import logsigmoid, pad
+
+
+
+class PathDecoder(Protocol):
+    """Maps the context of a step and the path before it to the logits of its termination and option."""
+
+    def __call__(self, context: Tensor, previous: Tensor) -> tuple[Tensor, Tensor]:
+        """:param context: ``(..., H)`` :param previous: ``(..., K + 1)`` :returns: ``(...)`` and ``(..., K)`` logits"""
+
+
+def _gumbel(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    limits = torch.finfo(like.dtype)
+    uniform = torch.rand(shape, dtype=like.dtype, device=like.device).clamp(min=limits.tiny, max=1 - limits.eps)
+    return -torch.log(-torch.log(uniform))
+
+
+class AutoregressivePath(TorchDistribution):
+    r"""Discrete paths drawn step by step.
+
+    .. math:: q(\zeta\mid\xi) = \prod_t q(b_t\mid\zeta_{t-1}, c_t)\,q(h_t\mid b_t, \zeta_{t-1}, c_t), \qquad b_0 = 1
+
+    :math:`c_t` is the encoder's summary of :math:`\xi_{t:T-1}` and of the weights. By default (``coupled``) an option
+    that does not terminate goes on, :math:`h_t = h_{t-1}` when :math:`b_t = 0`, so that no mass falls on paths that the
+    model forbids. ``coupled=False`` is the paper's equation 18, where :math:`h_t` is drawn independently of
+    :math:`b_t`; its bound is minus infinity for discrete samples.
+
+    :param decoder: gives the logits of a step, see :class:`PathDecoder`
+    :param context: :math:`c_t`, shape ``(N, T, H)``
+    :param num_options: K
+    :param mask: steps in use ``(N, T)``
+    """
+
+    arg_constraints = {}
+    support = constraints.independent(constraints.real, 2)
+
+    def __init__(self, decoder: PathDecoder, context: Tensor, num_options: int, mask=None, coupled: bool = True):
+        self.decoder, self.context, self.step_mask, self.coupled = decoder, context, mask, coupled
+        self._drawn: tuple[Tensor, Tensor, Tensor] | None = None
+        super().__init__(context.shape[:-2], torch.Size((context.shape[-2], num_options + 1)), validate_args=False)
+
+    def expand(self, batch_shape, _instance=None):
+        shape = torch.Size(batch_shape)
+        if shape == self.batch_shape:
+            return self
+        new = copy.copy(self)
+        new.context = self.context.expand(shape + self.context.shape[-2:])
+        new.step_mask = None if self.step_mask is None else self.step_mask.expand(shape + self.event_shape[:1])
+        new._batch_shape, new._drawn = shape, None
+        return new
+
+    def _draw_step(self, logit: Tensor, logits: Tensor, logistic: Tensor, gumbel: Tensor) -> tuple[Tensor, Tensor]:
+        b = (logit + logistic > 0).to(logits.dtype)
+        h = torch.nn.functional.one_hot((logits + gumbel).argmax(-1), logits.shape[-1]).to(logits.dtype)
+        return b, h
+
+    def _draw(self) -> Tensor:
+        N, (T, width) = self.batch_shape, self.event_shape
+        context = self.context.movedim(-2, 0)  # (T, N, H)
+        gumbel = _gumbel(context, (T, *N, width - 1))
+        logistic = _gumbel(context, (T, *N)) - _gumbel(context, (T, *N))
+        previous = context.new_zeros((*N, width))
+        steps, all_logit, all_logits = [], [], []
+        for t in range(T):
+            logit, logits = self.decoder(context[t], previous)
+            b, h = self._draw_step(logit, logits, logistic[t], gumbel[t])
+            if t == 0:
+                b = torch.ones_like(b)
+            elif self.coupled:
+                h = b.unsqueeze(-1) * h + (1 - b).unsqueeze(-1) * previous[..., 1:]
+            previous = torch.cat([b.unsqueeze(-1), h], -1)
+            steps.append(previous)
+            all_logit.append(logit)
+            all_logits.append(logits)
+        path = torch.stack(steps, -2)
+        self._drawn = (path, torch.stack(all_logit, -1), torch.stack(all_logits, -2))
+        return path
+
+    def sample(self, sample_shape=torch.Size()):
+        if sample_shape:
+            raise ValueError(f"Expected sample_shape () but got {tuple(sample_shape)}. Draw paths one at a time.")
+        with torch.no_grad():
+            path = self._draw()
+        self._drawn = None  # its logits carry no gradient
+        return path
+
+    def logits(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Termination logits ``(N, T)`` and option logits ``(N, T, K)`` along a path, all steps at once."""
+        if self._drawn is not None and self._drawn[0] is value:
+            return self._drawn[1:]
+        return self.decoder(self.context, pad(value[..., :-1, :], (0, 0, 1, 0)))
+
+    def log_prob(self, value):
+        """The discrete probability mass, extended multilinearly to relaxed paths as in the paper's code."""
+        logit, logits = self.logits(value)
+        b, h = value[..., 0], value[..., 1:]
+        if self.coupled:  # what was drawn anew: b_t g_t, where h_t = b_t g_t + (1 - b_t) h_{t-1}
+            h = h - (1 - b).unsqueeze(-1) * pad(h[..., :-1, :], (0, 0, 1, 0))
+        log_option = (h * torch.log_softmax(logits, -1)).sum(-1)
+        log_termination = b * logsigmoid(logit) + (1 - b) * logsigmoid(-logit)
+        per_step = torch.cat([log_option[..., :1], (log_option + log_termination)[..., 1:]], -1)
+        if self.step_mask is not None:
+            per_step = torch.where(self.step_mask, per_step, torch.zeros_like(per_step))
+        return per_step.sum(-1)
+
+
+class RelaxedAutoregressivePath(AutoregressivePath):
+    """Gumbel-Softmax options and terminations: differentiable samples inside the simplex.
+
+    :param temperature: a positive number; :func:`~pyro_options.handlers.temper` anneals it
+    """
+
+    has_rsample = True
+
+    def __init__(self, decoder, context, num_options, mask=None, coupled=True, temperature: float = 1.0):
+        if not temperature > 0:
+            raise ValueError(f"Expected temperature > 0 but got {temperature}.")
+        self.temperature = temperature
+        super().__init__(decoder, context, num_options, mask, coupled)
+
+    def _draw_step(self, logit, logits, logistic, gumbel):
+        b = torch.sigmoid((logit + logistic) / self.temperature)
+        h = torch.softmax((logits + gumbel) / self.temperature, -1)
+        return b, h
+
+    def rsample(self, sample_shape=torch.Size()):
+        if sample_shape:
+            raise ValueError(f"Expected sample_shape () but got {tuple(sample_shape)}. Draw paths one at a time.")
+        return self._draw()
+
+    def sample(self, sample_shape=torch.Size()):
+        with torch.no_grad():
+            return self.rsample(sample_shape)
+
+
+class StraightThroughPath(RelaxedAutoregressivePath):
+    """Discrete samples whose gradient is that of the relaxation."""
+
+    def _draw_step(self, logit, logits, logistic, gumbel):
+        soft_b, soft_h = super()._draw_step(logit, logits, logistic, gumbel)
+        hard_b, hard_h = AutoregressivePath._draw_step(self, logit, logits, logistic, gumbel)
+        return soft_b + (hard_b - soft_b).detach(), soft_h + (hard_h - soft_h).detach()

@@ -1,0 +1,41 @@
+"""Elementary functions that stay finite, with finite gradients, where their textbook form does not."""
+
+import math
+
+import torch
+from torch import Tensor
+
+_SMALL = -15.0  # below this, the leading terms of the series are exact to float64
+_LARGE = math.log(40.0)
+_CEILING = 80.0  # exp(80) is still finite in float32
+
+
+def log1mexp(x: Tensor) -> Tensor:
+    """``log(1 - exp(x))`` for ``x < 0``."""
+    near = x > -math.log(2.0)
+    safe_near = torch.where(near, x, torch.full_like(x, -0.5))
+    safe_far = torch.where(near, torch.full_like(x, -1.0), x)
+    return torch.where(near, torch.log(-torch.expm1(safe_near)), torch.log1p(-torch.exp(safe_far)))
+
+
+def log1mexpexp(x: Tensor) -> Tensor:
+    """``log(1 - exp(-exp(x)))`` for any real ``x``."""
+    series = x - 0.5 * torch.exp(x.clamp(max=_SMALL))
+    return torch.where(x < _SMALL, series, log1mexp(-torch.exp(x.clamp(min=_SMALL, max=_CEILING))))
+
+
+def log_neg_log1mexpexp(x: Tensor) -> Tensor:
+    """``log(-log(1 - exp(-exp(x))))`` for any real ``x``."""
+    direct = torch.log(-log1mexpexp(x.clamp(max=_LARGE)))
+    return torch.where(x > _LARGE, -torch.exp(x.clamp(min=_LARGE, max=_CEILING)), direct)
+
+
+def log_softplus(x: Tensor) -> Tensor:
+    """``log(log(1 + exp(x)))`` for any real ``x``."""
+    series = x - 0.5 * torch.exp(x.clamp(max=_SMALL))
+    return torch.where(x < _SMALL, series, torch.log(torch.nn.functional.softplus(x.clamp(min=_SMALL))))
+
+
+def safe_log(x: Tensor) -> Tensor:
+    """``log(x)`` with zero replaced by the smallest normal number, so that value and gradient are finite."""
+    return torch.log(x.clamp(min=torch.finfo(x.dtype).tiny))

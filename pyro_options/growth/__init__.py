@@ -1,0 +1,19 @@
+"""Changing the number of components: when (rules), how (births), and the surgery itself (resize)."""
+
+from .births import Birth, DataBirth, RandomBirth
+from .resize import grow, num_components, permute, prune, resize
+from .rules import Never, Rule, UsageRule
+
+__all__ = [
+    "Birth",
+    "DataBirth",
+    "Never",
+    "RandomBirth",
+    "Rule",
+    "UsageRule",
+    "grow",
+    "num_components",
+    "permute",
+    "prune",
+    "resize",
+]

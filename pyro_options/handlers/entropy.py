@@ -1,0 +1,72 @@
+"""The paper's entropy regularizer."""
+
+from collections.abc import Callable
+
+import pyro
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+
+from pyro_options.distributions.logspace import safe_log
+from pyro_options.errors import check
+
+
+def _entropy(probs: Tensor) -> Tensor:
+    return -(probs * safe_log(probs)).sum(-1)
+
+
+def usage_entropy(responsibilities: Tensor, mask: Tensor | None, per: str) -> Tensor:
+    """Entropy of the average use of components, in nats.
+
+    :param responsibilities: ``(N, ..., K)``, zero where masked out
+    :param mask: ``(N, ...)``
+    :param per: ``"batch"`` averages over the whole batch first; ``"trajectory"`` averages each row on its own (the
+        paper's equation 15) and then takes the mean of their entropies
+    """
+    flat = responsibilities.flatten(1, -2)  # (N, T, K)
+    counts = flat.new_full((len(flat), 1), flat.shape[1]) if mask is None else mask.flatten(1).sum(-1, keepdim=True)
+    if per == "batch":
+        return _entropy(flat.sum((0, 1)) / counts.sum())
+    return _entropy(flat.sum(1) / counts).mean()
+
+
+class EntropyMessenger(Messenger):
+    """Adds ``weight · population · entropy`` of the use of components to the model's log joint.
+
+    Reads ``responsibilities(value)`` of the site's distribution, and emits a factor when the model is done. The weight
+    is per episode, as in the paper. Both ways of averaging agree on what to reward only when episodes switch: within a
+    trajectory it asks each episode to use every option; over the batch it asks that every option be used by someone.
+
+    :param weight: λ_ent; annealed by the training loop
+    :param per: ``"batch"`` or ``"trajectory"``
+    :param site: the observed site that the components explain
+    """
+
+    def __init__(self, weight: float, per: str = "batch", site: str = "actions"):
+        super().__init__()
+        check(weight >= 0, "an entropy weight >= 0", weight)
+        check(per in ("batch", "trajectory"), 'per to be "batch" or "trajectory"', repr(per))
+        self.weight, self.per, self.site = weight, per, site
+        self._bonus: Tensor | None = None
+
+    def __enter__(self):
+        self._bonus = None
+        return super().__enter__()
+
+    def _pyro_post_sample(self, msg):
+        if msg["name"] == self.site and self.weight > 0:
+            fn, value = msg["fn"], msg["value"]
+            population = max((frame.full_size or frame.size for frame in msg["cond_indep_stack"]), default=len(value))
+            entropy = usage_entropy(fn.responsibilities(value), getattr(fn, "step_mask", None), self.per)
+            self._bonus = self.weight * population * entropy
+
+    def __exit__(self, *args):
+        result = super().__exit__(*args)
+        if self._bonus is not None and args[0] is None:
+            pyro.factor("usage_entropy", self._bonus)
+        self._bonus = None
+        return result
+
+
+def entropy_bonus(model: Callable, weight: float, per: str = "batch", site: str = "actions") -> Callable:
+    """``model`` with the entropy regularizer; see :class:`EntropyMessenger`."""
+    return EntropyMessenger(weight, per, site)(model)

@@ -1,0 +1,95 @@
+"""Grow the truncation of a model and its guide while they train."""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from torch import nn
+
+from pyro_options.errors import check
+from pyro_options.growth.births import Birth, RandomBirth
+from pyro_options.growth.resize import grow, num_components
+from pyro_options.growth.rules import Rule, UsageRule
+
+from .observe import ObserveMessenger, Usage
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GrowthEvent:
+    """One decision: what was seen and what was done."""
+
+    time: int
+    usage: Usage
+    num_born: int
+
+
+class GrowthMessenger(ObserveMessenger):
+    """Observe, decide, resize: run the model inside this handler over the data, then call :meth:`step`.
+
+    Knows nothing of options: the modules need growable layers, and the observed site a distribution with
+    ``component_log_prob`` and ``responsibilities``.
+
+    Example::
+
+        growth = GrowthMessenger([model, guide], UsageRule(0.5))
+        ...                                        # some epochs of training
+        with torch.no_grad(), growth:
+            model(data)                            # observe
+        growth.step(optimizer)                     # decide and resize
+
+    :param modules: usually ``[model, guide]``
+    :param rule: when to grow
+    :param birth: how a new component starts
+    :param every: how many units of time (epochs, in the training loop) lie between checks
+    :param max_components: never grow beyond
+    :param site: observed site that the components explain
+    """
+
+    def __init__(
+        self,
+        modules: Iterable[nn.Module],
+        rule: Rule | None = None,
+        birth: Birth | None = None,
+        every: int = 10,
+        max_components: int = 100,
+        site: str = "actions",
+    ):
+        super().__init__(site)
+        self.modules = list(modules)
+        check(every >= 1, "every >= 1", every)
+        check(max_components >= self.num_components, f"max_components >= {self.num_components}", max_components)
+        self.rule: Rule = UsageRule() if rule is None else rule
+        self.birth: Birth = RandomBirth() if birth is None else birth
+        self.every, self.max_components = every, max_components
+        self.history: list[GrowthEvent] = []
+
+    @property
+    def num_components(self) -> int:
+        return num_components(self.modules)
+
+    def due(self, time: int) -> bool:
+        """Whether a check falls on this time."""
+        return time > 0 and time % self.every == 0
+
+    def step(self, optimizer=None, time: int = 0, fit: Callable | None = None) -> GrowthEvent:
+        """Decides on what was observed, resizes, and forgets the observation.
+
+        :param optimizer: carries its state over to the resized parameters
+        :param fit: called as ``fit(birth, new_components)`` to let births look at the data
+        """
+        usage = self.usage()
+        self.reset()
+        born = min(self.rule(usage), self.max_components - self.num_components)
+        if born > 0:
+            before = self.num_components
+            grow(self.modules, born, optimizer)
+            if fit is not None:
+                fit(self.birth, range(before, before + born))
+            logger.info("time %d: grew from %d to %d components", time, before, before + born)
+        event = GrowthEvent(time, usage, max(born, 0))
+        self.history.append(event)
+        return event
+
+

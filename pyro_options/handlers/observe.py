@@ -1,0 +1,61 @@
+"""Watch how components explain the data."""
+
+from dataclasses import dataclass
+
+import torch
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How components explain a data set."""
+
+    likelihood: Tensor  # (K,) fraction of data points that component k makes most likely: U(h) of the paper
+    posterior: Tensor  # (K,) average responsibility of component k
+    num_points: int
+
+    @property
+    def num_components(self) -> int:
+        return len(self.likelihood)
+
+
+class ObserveMessenger(Messenger):
+    """Accumulates :class:`Usage` at one observed site; changes nothing.
+
+    The site's distribution must have ``component_log_prob(value)`` and ``responsibilities(value)``, both ``(..., K)``,
+    and may have a ``step_mask``.
+    """
+
+    def __init__(self, site: str = "actions"):
+        super().__init__()
+        self.site = site
+        self.reset()
+
+    def reset(self) -> None:
+        self._likelihood = self._posterior = None
+        self._count = 0
+
+    def _pyro_post_sample(self, msg):
+        if msg["name"] != self.site:
+            return
+        fn, value = msg["fn"], msg["value"]
+        with torch.no_grad():
+            log_prob = fn.component_log_prob(value).flatten(0, -2)  # (points, K)
+            responsibilities = fn.responsibilities(value).flatten(0, -2)
+            mask = getattr(fn, "step_mask", None)
+            if mask is not None:
+                log_prob, responsibilities = log_prob[mask.flatten()], responsibilities[mask.flatten()]
+            likelihood = torch.bincount(log_prob.argmax(-1), minlength=log_prob.shape[-1])
+            posterior = responsibilities.sum(0)
+            if self._likelihood is None:
+                self._likelihood, self._posterior = torch.zeros_like(likelihood), torch.zeros_like(posterior)
+            self._likelihood += likelihood
+            self._posterior += posterior
+            self._count += len(log_prob)
+
+    def usage(self) -> Usage:
+        """What was seen since the last :meth:`reset`."""
+        if self._likelihood is None or self._posterior is None:
+            raise ValueError(f"Expected data at site {self.site!r} but saw none. Run the model inside this handler first.")
+        return Usage(self._likelihood.cpu() / self._count, self._posterior.cpu() / self._count, self._count)

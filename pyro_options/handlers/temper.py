@@ -1,0 +1,25 @@
+"""Set the temperature of relaxed sites."""
+
+from collections.abc import Callable
+
+from pyro.poutine.messenger import Messenger
+
+from pyro_options.errors import check
+
+
+class TemperMessenger(Messenger):
+    """Gives every unobserved site whose distribution has a ``temperature`` this one; other sites are left alone."""
+
+    def __init__(self, temperature: float = 1.0):
+        super().__init__()
+        check(temperature > 0, "temperature > 0", temperature)
+        self.temperature = temperature
+
+    def _pyro_sample(self, msg):
+        if not msg["is_observed"] and hasattr(msg["fn"], "temperature"):
+            msg["fn"].temperature = self.temperature
+
+
+def temper(guide: Callable, temperature: float) -> Callable:
+    """``guide`` with its relaxed sites at ``temperature``."""
+    return TemperMessenger(temperature)(guide)

@@ -1,0 +1,42 @@
+"""Numbers that change with time."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyro_options.errors import check
+
+
+class Schedule(Protocol):
+    """A number for every epoch."""
+
+    def __call__(self, epoch: int) -> float: ...
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same number always."""
+
+    value: float
+
+    def __call__(self, epoch: int) -> float:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """``max(floor, initial · rate ** epoch)``, the paper's schedule.
+
+    :param rate: factor per epoch, in (0, 1]
+    """
+
+    initial: float
+    rate: float = 0.995
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(self.initial >= 0, "initial >= 0", self.initial)
+        check(0 < self.rate <= 1, "rate in (0, 1]", self.rate)
+        check(self.floor >= 0, "floor >= 0", self.floor)
+
+    def __call__(self, epoch: int) -> float:
+        return max(self.floor, self.initial * self.rate**epoch)

@@ -1,0 +1,179 @@
+"""The training loop: SVI with TraceGraph_ELBO, one optimizer, global clipping, growth between epochs."""
+
+import logging
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import pyro
+import torch
+from pyro import poutine
+from pyro.infer import TraceGraph_ELBO
+from pyro.nn import PyroModule
+from tqdm import tqdm
+
+from pyro_options.data import Trajectories
+from pyro_options.errors import check
+from pyro_options.handlers import EntropyMessenger, TemperMessenger, collapse
+from pyro_options.handlers.growth import GrowthMessenger
+
+from .schedules import Constant, Exponential, Schedule
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train. The defaults are the paper's for its proof-of-concept task (appendix C)."""
+
+    epochs: int = 500
+    batch_size: int = 128
+    learning_rate: float = 5e-3
+    clip_norm: float = 10.0
+    temperature: Schedule = field(default_factory=lambda: Exponential(1.0, 0.995, floor=0.05))
+    entropy_weight: Schedule = field(default_factory=lambda: Constant(0.0))
+    entropy_per: str = "batch"
+    weights_learning_rate: float | None = None
+    seed: int = 0
+    device: str = "auto"
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        check(self.epochs >= 0, "epochs >= 0", self.epochs)
+        check(self.batch_size >= 1, "batch_size >= 1", self.batch_size)
+        check(self.learning_rate > 0, "learning_rate > 0", self.learning_rate)
+        check(self.clip_norm > 0, "clip_norm > 0", self.clip_norm)
+
+
+@dataclass
+class History:
+    """One entry per epoch."""
+
+    elbo: list[float] = field(default_factory=list)  # nats per episode, without the entropy bonus
+    num_options: list[int] = field(default_factory=list)
+    temperature: list[float] = field(default_factory=list)
+    entropy_weight: list[float] = field(default_factory=list)
+    growth_epochs: list[int] = field(default_factory=list)  # epochs after which a component was born
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict:
+        return asdict(self)
+
+
+def resolve_device(device: str) -> torch.device:
+    """``auto`` is CUDA where there is one."""
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+
+
+def set_seed(seed: int) -> None:
+    """Seeds torch, numpy and Python."""
+    check(0 <= seed < 2**32, "a seed in [0, 2**32)", seed)
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+class Trainer:
+    """Trains a model and a guide, growing them if asked.
+
+    :param model: a :class:`~pyro_options.models.OptionHMM`, or any model of ``Trajectories``
+    :param guide: any of :mod:`pyro_options.guides`
+    :param growth: watches and grows both; ``None`` keeps K
+    """
+
+    def __init__(
+        self,
+        model: PyroModule,
+        guide: PyroModule,
+        data: Trajectories,
+        config: TrainConfig = TrainConfig(),
+        growth: GrowthMessenger | None = None,
+    ):
+        set_seed(config.seed)
+        self.device = resolve_device(config.device)
+        self.model, self.guide, self.config, self.growth = model.to(self.device), guide.to(self.device), config, growth
+        self.data = data.to(self.device)
+        self.batches = torch.Generator().manual_seed(config.seed)
+        weights_rate = config.weights_learning_rate or config.learning_rate
+        self.optimizer = torch.optim.Adam(
+            [
+                {"params": [p for p in self.parameters() if not self._is_weight(p)], "lr": config.learning_rate},
+                {"params": [p for p in self.parameters() if self._is_weight(p)], "lr": weights_rate},
+            ],
+            fused=True,
+        )
+        self.elbo = TraceGraph_ELBO()
+        self.temper = TemperMessenger()
+        self.entropy = EntropyMessenger(0.0, config.entropy_per)
+        self.history = History()
+        self.epoch = 0
+
+    def parameters(self) -> list[torch.nn.Parameter]:
+        return [*self.model.parameters(), *self.guide.parameters()]
+
+    def _is_weight(self, parameter: torch.nn.Parameter) -> bool:
+        return any(parameter is p for p in self.guide.weights.parameters())
+
+    @property
+    def objective(self) -> tuple[Callable, Callable]:
+        """Model and guide as SVI sees them: collapsed, regularized, tempered."""
+        return self.entropy(collapse(self.model, self.guide.collapses)), self.temper(self.guide)
+
+    def step(self, batch: Trajectories) -> float:
+        """One SVI step. Returns the ELBO in nats per episode, scaled to the population."""
+        model, guide = self.objective
+        self.optimizer.zero_grad(set_to_none=True)
+        with pyro.get_param_store().scope(), poutine.scale(scale=1 / batch.population):
+            loss = self.elbo.loss_and_grads(model, guide, batch)
+        if not math.isfinite(loss):
+            raise FloatingPointError(f"The loss became {loss} in epoch {self.epoch}. Lower the learning rate.")
+        torch.nn.utils.clip_grad_norm_(self.parameters(), self.config.clip_norm)
+        self.optimizer.step()
+        return -loss
+
+    def observe_and_grow(self) -> None:
+        """Shows the growth handler the whole data set, and lets it decide."""
+        growth, model = self.growth, collapse(self.model, self.guide.collapses)
+        assert growth is not None
+        with torch.no_grad(), growth, pyro.get_param_store().scope():
+            for batch in self.data.minibatches(self.config.batch_size):
+                trace = poutine.trace(self.temper(self.guide)).get_trace(batch)
+                poutine.replay(model, trace)(batch)
+
+        def fit(birth, new):
+            exact = collapse(self.model)
+            with pyro.get_param_store().scope():
+                means = poutine.trace(self.guide.weights).get_trace()
+                birth(poutine.replay(exact, means), [self.model], self.data, growth.site, new)
+
+        event = growth.step(self.optimizer, self.epoch, fit)
+        if event.num_born:
+            self.history.growth_epochs.append(self.epoch)
+
+    def run(self, epochs: int | None = None) -> History:
+        """Trains for so many more epochs, by default those of the config."""
+        start = time.perf_counter()
+        epochs = self.config.epochs if epochs is None else epochs
+        bar = tqdm(range(epochs), disable=not self.config.progress, unit="epoch", dynamic_ncols=True)
+        for _ in bar:
+            self.temper.temperature = self.config.temperature(self.epoch)
+            self.entropy.weight = self.config.entropy_weight(self.epoch)
+            total = 0.0
+            for batch in self.data.minibatches(self.config.batch_size, self.batches):
+                total += self.step(batch) * len(batch)
+            self.epoch += 1
+            self.record(total / len(self.data))
+            bar.set_postfix(elbo=f"{self.history.elbo[-1]:.3f}", K=self.model.num_options)
+            if self.growth is not None and self.growth.due(self.epoch):
+                self.observe_and_grow()
+        self.history.seconds += time.perf_counter() - start
+        return self.history
+
+    def record(self, elbo: float) -> None:
+        self.history.elbo.append(elbo)
+        self.history.num_options.append(self.model.num_options)
+        self.history.temperature.append(self.temper.temperature)
+        self.history.entropy_weight.append(self.entropy.weight)

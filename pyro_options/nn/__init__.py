@@ -1,0 +1,19 @@
+"""Growable layers and the networks built on them."""
+
+from .encoder import PathEncoder, reverse_episodes
+from .growable import Growable, GrowableHeads, GrowableInput, growables
+from .mlp import mlp
+from .policy import CategoricalPolicy, GaussianPolicy, Termination
+
+__all__ = [
+    "CategoricalPolicy",
+    "GaussianPolicy",
+    "Growable",
+    "GrowableHeads",
+    "GrowableInput",
+    "PathEncoder",
+    "Termination",
+    "growables",
+    "mlp",
+    "reverse_episodes",
+]

@@ -1,0 +1,76 @@
+"""The amortized posterior over paths: a backward LSTM and an autoregressive decoder with two heads."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from pyro_options.errors import check
+
+from .growable import GrowableHeads, GrowableInput
+from .mlp import mlp
+
+
+def reverse_episodes(steps: Tensor, mask: Tensor) -> Tensor:
+    """Each episode backwards, its padding left at the end. Its own inverse.
+
+    :param steps: ``(N, T, D)``
+    :param mask: ``(N, T)``
+    """
+    T = mask.shape[-1]
+    time = torch.arange(T, device=mask.device)
+    lengths = mask.sum(-1, keepdim=True)
+    index = torch.where(mask, lengths - 1 - time, time)
+    return steps.gather(-2, index.unsqueeze(-1).expand(steps.shape))
+
+
+class PathEncoder(nn.Module):
+    r"""Logits of :math:`q(b_t\mid\zeta_{t-1},\eta,\xi_{t:T-1})` and :math:`q(h_t\mid\zeta_{t-1},\eta,\xi_{t:T-1})`.
+
+    An LSTM reads the episode backwards; a two-layer decoder sees its output, the weights η and the previous step of the
+    path. Whatever does not depend on the previous step is computed for the whole episode at once by :meth:`context`.
+    Paper, equations 19 and 20.
+
+    :param step_dim: size of a state and an action side by side
+    :param lstm_size: hidden units of the LSTM
+    :param hidden: widths of the decoder, at least one
+    :param network: your own network on each step, ``(..., step_dim) -> (..., features)``, ahead of the LSTM
+    """
+
+    def __init__(
+        self,
+        step_dim: int,
+        num_options: int,
+        lstm_size: int = 32,
+        hidden: Sequence[int] = (32, 32),
+        network: nn.Module | None = None,
+    ):
+        super().__init__()
+        check(num_options >= 1, "num_options >= 1", num_options)
+        check(len(hidden) >= 1, "at least one hidden layer in the decoder", list(hidden))
+        self.network = nn.Identity() if network is None else network
+        with torch.no_grad():
+            features = self.network(torch.zeros(1, 1, step_dim)).shape[-1]
+        self.lstm = nn.LSTM(features, lstm_size, batch_first=True)
+        self.from_lstm = nn.Linear(lstm_size, hidden[0])
+        self.from_weights = GrowableInput(num_options, hidden[0])
+        self.from_termination = nn.Linear(1, hidden[0], bias=False)
+        self.from_option = GrowableInput(num_options, hidden[0])
+        self.rest, width = mlp(hidden[0], hidden[1:])
+        self.termination_head = nn.Linear(width, 1)
+        self.option_head = GrowableHeads(width, num_options, 1)
+
+    @property
+    def num_options(self) -> int:
+        return self.option_head.num_components
+
+    def context(self, steps: Tensor, mask: Tensor, log_weights: Tensor) -> Tensor:
+        """``(N, T, H)``: all that the decoder needs besides the previous step of the path."""
+        backwards, _ = self.lstm(reverse_episodes(self.network(steps), mask))
+        return self.from_lstm(reverse_episodes(backwards, mask)) + self.from_weights(torch.exp(log_weights))
+
+    def forward(self, context: Tensor, previous: Tensor) -> tuple[Tensor, Tensor]:
+        """Termination logits ``(...)`` and option logits ``(..., K)``."""
+        hidden = context + self.from_termination(previous[..., :1]) + self.from_option(previous[..., 1:])
+        hidden = self.rest(torch.relu(hidden))
+        return self.termination_head(hidden).squeeze(-1), self.option_head(hidden).squeeze(-1)

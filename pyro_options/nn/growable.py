@@ -1,0 +1,83 @@
+"""Layers with K interchangeable components, and the one way to change K.
+
+A growable layer names, for each parameter, the axis that counts components. :func:`resize` is the only code that
+changes a shape: it keeps some components in a given order and appends fresh ones, inside the *same* ``nn.Parameter``
+objects, so optimizers, Pyro's param store and a user's own references never point at a stale tensor.
+"""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from pyro_options.errors import check
+
+
+class Growable:
+    """Mixin for an ``nn.Module`` with components along one axis of some parameters."""
+
+    #: parameter or buffer name -> axis that counts components
+    component_axes: dict[str, int]
+
+    @property
+    def num_components(self) -> int:
+        name, axis = next(iter(self.component_axes.items()))
+        return getattr(self, name).shape[axis]
+
+    def fresh(self, name: str, count: int) -> Tensor:
+        """Initial values of ``count`` new components of tensor ``name``; zeros unless a layer knows better."""
+        tensor, axis = getattr(self, name), self.component_axes[name]
+        return tensor.new_zeros([count if d == axis else size for d, size in enumerate(tensor.shape)])
+
+    def rearranged(self, keep: Tensor) -> dict[str, Tensor]:
+        """The tensors of the components ``keep``, in that order."""
+        return {name: getattr(self, name).index_select(axis, keep) for name, axis in self.component_axes.items()}
+
+
+class GrowableHeads(Growable, nn.Module):
+    """One linear map per component, ``(..., in) -> (..., K, out)``, computed as a single product."""
+
+    component_axes = {"weight": 0, "bias": 0}
+
+    def __init__(self, in_features: int, num_components: int, out_features: int):
+        super().__init__()
+        check(num_components >= 1, "num_components >= 1", num_components, "Start with at least one component.")
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = nn.Parameter(self._uniform((num_components, out_features, in_features)))
+        self.bias = nn.Parameter(self._uniform((num_components, out_features)))
+
+    def _uniform(self, shape: tuple[int, ...]) -> Tensor:
+        bound = 1 / math.sqrt(self.in_features)
+        return torch.empty(shape).uniform_(-bound, bound)
+
+    def fresh(self, name, count):
+        return self._uniform((count, *getattr(self, name).shape[1:]))
+
+    def forward(self, features: Tensor) -> Tensor:
+        flat = nn.functional.linear(features, self.weight.flatten(0, 1), self.bias.flatten())
+        return flat.unflatten(-1, self.bias.shape)
+
+
+class GrowableInput(Growable, nn.Module):
+    """A linear map from component space without bias, ``(..., K) -> (..., out)``. New columns start at zero."""
+
+    component_axes = {"weight": 1}
+
+    def __init__(self, num_components: int, out_features: int):
+        super().__init__()
+        bound = 1 / math.sqrt(num_components)
+        self.weight = nn.Parameter(torch.empty(out_features, num_components).uniform_(-bound, bound))
+
+    def forward(self, components: Tensor) -> Tensor:
+        return nn.functional.linear(components, self.weight)
+
+
+def growables(modules: Iterable[nn.Module]) -> list[Growable]:
+    """Every growable layer inside ``modules``, each once."""
+    found: dict[int, Growable] = {}
+    for module in modules:
+        for part in module.modules():
+            if isinstance(part, Growable):
+                found[id(part)] = part
+    return list(found.values())

@@ -1,0 +1,104 @@
+"""Low-level policies and terminations: a state network, then one head per option."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from pyro_options.distributions import CategoricalActions, GaussianActions
+from pyro_options.errors import check
+
+from .growable import Growable, GrowableHeads
+from .mlp import mlp
+
+
+class _OptionHeads(nn.Module):
+    """A state network shared by all options and a linear head for each.
+
+    :param state_dim: size of a state
+    :param hidden: widths of the shared network; ``()`` gives each option a single linear layer on the state
+    :param network: your own state network instead, mapping ``(..., state_dim)`` to ``(..., features)``
+    """
+
+    def __init__(
+        self,
+        state_dim: int,
+        num_options: int,
+        out_features: int,
+        hidden: Sequence[int] = (),
+        network: nn.Module | None = None,
+    ):
+        super().__init__()
+        check(state_dim >= 1, "state_dim >= 1", state_dim)
+        check(num_options >= 1, "num_options >= 1", num_options, "Start with at least one option.")
+        if network is None:
+            network, features = mlp(state_dim, hidden)
+        else:
+            with torch.no_grad():
+                features = network(torch.zeros(1, 1, state_dim)).shape[-1]
+        self.network = network
+        self.heads = GrowableHeads(features, num_options, out_features)
+
+    @property
+    def num_options(self) -> int:
+        return self.heads.num_components
+
+    def outputs(self, states: Tensor) -> Tensor:
+        """``(..., T, K, out)``."""
+        return self.heads(self.network(states))
+
+
+class CategoricalPolicy(_OptionHeads):
+    """π_k(a | s) over ``num_actions`` discrete actions."""
+
+    def __init__(self, state_dim, num_options, num_actions, hidden=(), network=None):
+        check(num_actions >= 1, "num_actions >= 1", num_actions)
+        super().__init__(state_dim, num_options, num_actions, hidden, network)
+        self.num_actions = num_actions
+
+    def forward(self, states: Tensor, path: Tensor | None = None, mask: Tensor | None = None) -> CategoricalActions:
+        return CategoricalActions(self.outputs(states), path, mask)
+
+
+class _LogScale(Growable, nn.Module):
+    """A free log standard deviation per option and action dimension."""
+
+    component_axes = {"value": 0}
+
+    def __init__(self, num_options: int, action_dim: int):
+        super().__init__()
+        self.value = nn.Parameter(torch.zeros(num_options, action_dim))
+
+    def forward(self) -> Tensor:
+        return self.value
+
+
+class GaussianPolicy(_OptionHeads):
+    """π_k(a | s) as a diagonal Gaussian over ``action_dim`` continuous actions.
+
+    :param min_log_scale: lower bound of the log standard deviation; keeps the density finite on repeated actions
+    """
+
+    def __init__(self, state_dim, num_options, action_dim, hidden=(), network=None, min_log_scale: float = -5.0):
+        check(action_dim >= 1, "action_dim >= 1", action_dim)
+        super().__init__(state_dim, num_options, action_dim, hidden, network)
+        self.action_dim, self.min_log_scale = action_dim, min_log_scale
+        self.log_scale = _LogScale(num_options, action_dim)
+
+    def forward(self, states: Tensor, path: Tensor | None = None, mask: Tensor | None = None) -> GaussianActions:
+        log_scale = self.log_scale().clamp(min=self.min_log_scale)
+        return GaussianActions(self.outputs(states), log_scale, path, mask)
+
+
+class Termination(_OptionHeads):
+    """logit ψ_k(s): the chance that option k stops on arriving in state s.
+
+    :param initial_logit: the bias that every option, also one born later, starts from
+    """
+
+    def __init__(self, state_dim, num_options, hidden=(), network=None, initial_logit: float = 0.0):
+        super().__init__(state_dim, num_options, 1, hidden, network)
+        self.initial_logit = initial_logit
+
+    def forward(self, states: Tensor) -> Tensor:
+        return self.outputs(states).squeeze(-1) + self.initial_logit
