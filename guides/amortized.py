@@ -26,7 +26,7 @@ class _Amortized(PyroModule):
 
     def path(self, encoder: PathEncoder, context: torch.Tensor, mask: torch.Tensor) -> AutoregressivePath:
         """The distribution of the paths of a batch."""
-        return AutoregressivePath(encoder, context, encoder.num_options, mask, self.coupled)
+        return AutoregressivePath(encoder.decoder(), context, encoder.num_options, mask, self.coupled)
 
     def infer(self, context: torch.Tensor, episodes: Trajectories) -> dict:
         """Pyro's inference options of the path site."""
@@ -53,7 +53,7 @@ class Relaxed(_Amortized):
 
     def path(self, encoder, context, mask):
         return RelaxedAutoregressivePath(
-            encoder, context, encoder.num_options, mask, self.coupled, self.temperature
+            encoder.decoder(), context, encoder.num_options, mask, self.coupled, self.temperature
         )
 
 
@@ -61,7 +61,9 @@ class StraightThrough(Relaxed):
     """Discrete paths forward, the gradient of the relaxed ones backward."""
 
     def path(self, encoder, context, mask):
-        return StraightThroughPath(encoder, context, encoder.num_options, mask, self.coupled, self.temperature)
+        return StraightThroughPath(
+            encoder.decoder(), context, encoder.num_options, mask, self.coupled, self.temperature
+        )
 
 
 class ScoreFunction(_Amortized):

@@ -10,7 +10,7 @@ from pyro_options.distributions import LogitKumaraswamy, log_stick_breaking
 from pyro_options.errors import check
 from pyro_options.nn import Growable
 
-_LOG_B_RANGE = (-12.0, 12.0)
+_LOG_B_RANGE = (-12.0, 80.0)
 
 
 def _solve_log_b(log_a: Tensor, mean: Tensor) -> Tensor:
@@ -39,9 +39,7 @@ class GrowableGEM(Growable, PyroModule):
 
     component_axes = {"log_a": 0, "log_b": 0}
 
-    def __init__(
-        self, num_components: int, remainder: bool = False, site: str = "sticks", initial_mean: float = 0.5
-    ):
+    def __init__(self, num_components: int, remainder: bool = False, site: str = "sticks", initial_mean: float = 0.5):
         super().__init__()
         check(num_components >= 1, "num_components >= 1", num_components)
         check(0 < initial_mean < 1, "initial_mean in (0, 1)", initial_mean)
@@ -71,6 +69,9 @@ class GrowableGEM(Growable, PyroModule):
         log_b = torch.where(unmoved, self.log_b.index_select(0, keep), solved)
         return {"log_a": log_a, "log_b": log_b}
 
+    def inherit(self, child, parent, noise):
+        """A new stick breaks what is left, whoever its parent: weights are not inherited."""
+
     def sticks(self) -> LogitKumaraswamy:
         """The distribution of the stick logits."""
         return LogitKumaraswamy(torch.exp(self.log_a), torch.exp(self.log_b))
@@ -92,6 +93,7 @@ class PointGEM(Growable, PyroModule):
     def __init__(self, num_components: int, remainder: bool = False, site: str = "sticks", initial_mean: float = 0.5):
         super().__init__()
         check(num_components >= 1, "num_components >= 1", num_components)
+        check(0 < initial_mean < 1, "initial_mean in (0, 1)", initial_mean)
         self.remainder, self.site = remainder, site
         self.initial = float(torch.logit(torch.tensor(initial_mean)))
         self.logits = nn.Parameter(torch.full((num_components - remainder,), self.initial))
@@ -110,6 +112,9 @@ class PointGEM(Growable, PyroModule):
         unmoved = torch.cumprod((keep == torch.arange(len(keep), device=keep.device)).long(), 0).bool()
         stick = (weight / left).clamp(torch.finfo(weight.dtype).tiny, 1 - 1e-7)
         return {"logits": torch.where(unmoved, self.logits.index_select(0, keep), torch.logit(stick))}
+
+    def inherit(self, child, parent, noise):
+        """A new stick breaks what is left, whoever its parent: weights are not inherited."""
 
     def mean_log_weights(self) -> Tensor:
         return log_stick_breaking(self.logits, self.remainder)

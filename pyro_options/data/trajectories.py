@@ -21,7 +21,8 @@ class Trajectories:
 
     :param states: ``(N, T, D)`` floating point; the state *before* each action
     :param actions: ``(N, T)`` integers, or ``(N, T, A)`` floating point; ``None`` to let a model draw them
-    :param lengths: steps in use of each episode ``(N,)``, by default all of them; what lies beyond is never read
+    :param lengths: steps in use of each episode ``(N,)``, by default all of them; what lies beyond is
+        set to zero and never used
     :param num_actions: number of discrete actions, by default one more than the largest seen; ``None`` if continuous
     :param population: size of the data set that these episodes are a minibatch of, by default their own number
     :param validate: check every value; internal views of checked data turn it off
@@ -51,6 +52,7 @@ class Trajectories:
             self._validate_lengths(N, T)
             self._validate_states()
             self._validate_actions(N, T)
+            self._clear_padding()
         if self.actions is not None and self.discrete and self.num_actions is None:
             fill(self, "num_actions", int(self.actions[self.mask].max()) + 1)
 
@@ -82,8 +84,8 @@ class Trajectories:
             bad = ((self.actions < 0) | (self.actions >= high)) & self.mask
             if bad.any():
                 raise ValueError(
-                    f"Expected actions in [0, {high - 1}] but got {int(self.actions[bad][0])} at episode {_first(bad)}. "
-                    "Check num_actions, or drop that episode."
+                    f"Expected actions in [0, {high - 1}] but got {int(self.actions[bad][0])} at episode "
+                    f"{_first(bad)}. Check num_actions, or drop that episode."
                 )
         else:
             check(self.actions.dim() == 3, "continuous actions of shape (N, T, A)", tuple(self.actions.shape))
@@ -92,6 +94,15 @@ class Trajectories:
             if bad.any():
                 raise ValueError(f"Expected finite actions but got NaN or infinity at episode {_first(bad)}.")
 
+    def _clear_padding(self) -> None:
+        """Zeros beyond the end of each episode, so that garbage there can reach no number and no index."""
+        if bool((self.lengths < self.states.shape[1]).any()):
+            for name in ("states", "actions"):
+                value = getattr(self, name)
+                if value is not None:
+                    keep = self.mask.reshape(self.mask.shape + (1,) * (value.dim() - 2))
+                    object.__setattr__(self, name, torch.where(keep, value, torch.zeros_like(value)))
+
     @classmethod
     def from_episodes(cls, episodes: Sequence[tuple], num_actions: int | None = None) -> "Trajectories":
         """From a list of ``(states (T_i, D), actions (T_i,) or (T_i, A))``; one more state than actions is dropped."""
@@ -99,7 +110,9 @@ class Trajectories:
         states, actions = [], []
         for i, (state, action) in enumerate(episodes):
             state, action = torch.as_tensor(state), torch.as_tensor(action)
-            check(len(action) >= 1, "episodes of at least one step", f"none at episode {i}", "Drop empty episodes first.")
+            check(
+                len(action) >= 1, "episodes of at least one step", f"none at episode {i}", "Drop empty episodes first."
+            )
             check(
                 len(state) in (len(action), len(action) + 1),
                 "as many states as actions, or one more",
@@ -136,12 +149,11 @@ class Trajectories:
         return self.num_actions if self.discrete else self.actions.shape[-1]
 
     def steps(self) -> Tensor:
-        """States and actions (one-hot if discrete) side by side, ``(N, T, D + A)``; padding is zero."""
+        """States and actions (one-hot if discrete) side by side, ``(N, T, D + A)``."""
         actions = self.actions
         if self.discrete:
-            actions = one_hot(actions.clamp(0, self.num_actions - 1), self.num_actions)
-        steps = torch.cat([self.states, actions.to(self.states.dtype)], -1)
-        return torch.where(self.mask.unsqueeze(-1), steps, torch.zeros_like(steps))
+            actions = one_hot(actions, self.num_actions)
+        return torch.cat([self.states, actions.to(self.states.dtype)], -1)
 
     def __len__(self) -> int:
         return len(self.states)
@@ -152,7 +164,12 @@ class Trajectories:
             index = [index]
         actions = None if self.actions is None else self.actions[index]
         return replace(
-            self, states=self.states[index], actions=actions, lengths=self.lengths[index], population=None, validate=False
+            self,
+            states=self.states[index],
+            actions=actions,
+            lengths=self.lengths[index],
+            population=None,
+            validate=False,
         )
 
     def to(self, device: torch.device | str) -> "Trajectories":

@@ -7,15 +7,14 @@ import torch
 from pyro.distributions import TorchDistribution
 from torch import Tensor
 from torch.distributions import constraints
-from torch.nn.functional import logsigmoid, pad
+from torch.nn.functional import logsigmoid, one_hot, pad
 
 
-
-class PathDecoder(Protocol):
+class Decoder(Protocol):
     """Maps the context of a step and the path before it to the logits of its termination and option."""
 
-    def __call__(self, context: Tensor, previous: Tensor) -> tuple[Tensor, Tensor]:
-        """:param context: ``(..., H)`` :param previous: ``(..., K + 1)`` :returns: ``(...)`` and ``(..., K)`` logits"""
+    def __call__(self, context: Tensor, previous: Tensor) -> Tensor:
+        """:param context: ``(..., H)`` :param previous: ``(..., K + 1)`` :returns: logits ``(..., K + 1)``"""
 
 
 def _gumbel(like: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -34,7 +33,7 @@ class AutoregressivePath(TorchDistribution):
     model forbids. ``coupled=False`` is the paper's equation 18, where :math:`h_t` is drawn independently of
     :math:`b_t`; its bound is minus infinity for discrete samples.
 
-    :param decoder: gives the logits of a step, see :class:`PathDecoder`
+    :param decoder: gives the logits of a step, see :class:`Decoder`
     :param context: :math:`c_t`, shape ``(N, T, H)``
     :param num_options: K
     :param mask: steps in use ``(N, T)``
@@ -43,9 +42,9 @@ class AutoregressivePath(TorchDistribution):
     arg_constraints = {}
     support = constraints.independent(constraints.real, 2)
 
-    def __init__(self, decoder: PathDecoder, context: Tensor, num_options: int, mask=None, coupled: bool = True):
+    def __init__(self, decoder: Decoder, context: Tensor, num_options: int, mask=None, coupled: bool = True):
         self.decoder, self.context, self.step_mask, self.coupled = decoder, context, mask, coupled
-        self._drawn: tuple[Tensor, Tensor, Tensor] | None = None
+        self._drawn: tuple[Tensor, Tensor] | None = None
         super().__init__(context.shape[:-2], torch.Size((context.shape[-2], num_options + 1)), validate_args=False)
 
     def expand(self, batch_shape, _instance=None):
@@ -58,31 +57,30 @@ class AutoregressivePath(TorchDistribution):
         new._batch_shape, new._drawn = shape, None
         return new
 
-    def _draw_step(self, logit: Tensor, logits: Tensor, logistic: Tensor, gumbel: Tensor) -> tuple[Tensor, Tensor]:
-        b = (logit + logistic > 0).to(logits.dtype)
-        h = torch.nn.functional.one_hot((logits + gumbel).argmax(-1), logits.shape[-1]).to(logits.dtype)
-        return b, h
+    def _discretize(self, noisy: Tensor) -> tuple[Tensor, Tensor]:
+        """``b (..., 1)`` and ``h (..., K)`` from perturbed logits."""
+        b = (noisy[..., :1] > 0).to(noisy.dtype)
+        return b, one_hot(noisy[..., 1:].argmax(-1), noisy.shape[-1] - 1).to(noisy.dtype)
 
     def _draw(self) -> Tensor:
-        N, (T, width) = self.batch_shape, self.event_shape
-        context = self.context.movedim(-2, 0)  # (T, N, H)
-        gumbel = _gumbel(context, (T, *N, width - 1))
-        logistic = _gumbel(context, (T, *N)) - _gumbel(context, (T, *N))
-        previous = context.new_zeros((*N, width))
-        steps, all_logit, all_logits = [], [], []
+        T, width = self.event_shape
+        context = self.context.movedim(-2, 0)  # (T, ..., H)
+        shape = (T, *self.batch_shape)
+        logistic = _gumbel(context, (*shape, 1)) - _gumbel(context, (*shape, 1))
+        noise = torch.cat([logistic, _gumbel(context, (*shape, width - 1))], -1)
+        previous = context.new_zeros((*self.batch_shape, width))
+        steps, logits = [], []
         for t in range(T):
-            logit, logits = self.decoder(context[t], previous)
-            b, h = self._draw_step(logit, logits, logistic[t], gumbel[t])
+            logits.append(self.decoder(context[t], previous))
+            b, h = self._discretize(logits[t] + noise[t])
             if t == 0:
                 b = torch.ones_like(b)
             elif self.coupled:
-                h = b.unsqueeze(-1) * h + (1 - b).unsqueeze(-1) * previous[..., 1:]
-            previous = torch.cat([b.unsqueeze(-1), h], -1)
+                h = torch.lerp(previous[..., 1:], h, b)
+            previous = torch.cat([b, h], -1)
             steps.append(previous)
-            all_logit.append(logit)
-            all_logits.append(logits)
         path = torch.stack(steps, -2)
-        self._drawn = (path, torch.stack(all_logit, -1), torch.stack(all_logits, -2))
+        self._drawn = (path, torch.stack(logits, -2))
         return path
 
     def sample(self, sample_shape=torch.Size()):
@@ -93,15 +91,16 @@ class AutoregressivePath(TorchDistribution):
         self._drawn = None  # its logits carry no gradient
         return path
 
-    def logits(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Termination logits ``(N, T)`` and option logits ``(N, T, K)`` along a path, all steps at once."""
+    def logits(self, value: Tensor) -> Tensor:
+        """Termination and option logits along a path, all steps at once, ``(..., T, K + 1)``."""
         if self._drawn is not None and self._drawn[0] is value:
-            return self._drawn[1:]
+            return self._drawn[1]
         return self.decoder(self.context, pad(value[..., :-1, :], (0, 0, 1, 0)))
 
     def log_prob(self, value):
         """The discrete probability mass, extended multilinearly to relaxed paths as in the paper's code."""
-        logit, logits = self.logits(value)
+        logits = self.logits(value)
+        logit, logits = logits[..., 0], logits[..., 1:]
         b, h = value[..., 0], value[..., 1:]
         if self.coupled:  # what was drawn anew: b_t g_t, where h_t = b_t g_t + (1 - b_t) h_{t-1}
             h = h - (1 - b).unsqueeze(-1) * pad(h[..., :-1, :], (0, 0, 1, 0))
@@ -127,10 +126,9 @@ class RelaxedAutoregressivePath(AutoregressivePath):
         self.temperature = temperature
         super().__init__(decoder, context, num_options, mask, coupled)
 
-    def _draw_step(self, logit, logits, logistic, gumbel):
-        b = torch.sigmoid((logit + logistic) / self.temperature)
-        h = torch.softmax((logits + gumbel) / self.temperature, -1)
-        return b, h
+    def _discretize(self, noisy):
+        scaled = noisy / self.temperature
+        return torch.sigmoid(scaled[..., :1]), torch.softmax(scaled[..., 1:], -1)
 
     def rsample(self, sample_shape=torch.Size()):
         if sample_shape:
@@ -139,13 +137,15 @@ class RelaxedAutoregressivePath(AutoregressivePath):
 
     def sample(self, sample_shape=torch.Size()):
         with torch.no_grad():
-            return self.rsample(sample_shape)
+            path = self.rsample(sample_shape)
+        self._drawn = None
+        return path
 
 
 class StraightThroughPath(RelaxedAutoregressivePath):
     """Discrete samples whose gradient is that of the relaxation."""
 
-    def _draw_step(self, logit, logits, logistic, gumbel):
-        soft_b, soft_h = super()._draw_step(logit, logits, logistic, gumbel)
-        hard_b, hard_h = AutoregressivePath._draw_step(self, logit, logits, logistic, gumbel)
-        return soft_b + (hard_b - soft_b).detach(), soft_h + (hard_h - soft_h).detach()
+    def _discretize(self, noisy):
+        soft = super()._discretize(noisy)
+        hard = AutoregressivePath._discretize(self, noisy)
+        return soft[0] + (hard[0] - soft[0]).detach(), soft[1] + (hard[1] - soft[1]).detach()

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid
 
 NEVER = -1e4  # a termination logit whose probability is exactly zero and whose complement is exactly one
@@ -100,13 +99,14 @@ class LogMarginal(torch.autograd.Function):
         return forward.log_normalizer.sum(0)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad):
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "log_marginal cannot be differentiated twice. Use posterior(emission).log_marginal instead."
+            )
         log_weights, termination_logits, emission, *forward = ctx.saved_tensors
         backward = backward_messages(log_weights, termination_logits, emission)
-        stays, starts, stops = step_posterior(
-            log_weights, termination_logits, emission, Messages(*forward), backward
-        )
+        stays, starts, stops = step_posterior(log_weights, termination_logits, emission, Messages(*forward), backward)
         psi = torch.sigmoid(termination_logits)
         grad = grad.unsqueeze(-1)
         stop_grad = torch.zeros_like(stops)

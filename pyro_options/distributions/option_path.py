@@ -151,6 +151,8 @@ class OptionPath(TorchDistribution):
         log_h = safe_log(h)
         log_eta = torch.logsumexp(log_h + self.log_weights.unsqueeze(-2), -1)  # (..., T)
         logits = self.termination_logits[..., 1:, :]
+        if self.step_mask is not None:  # not only the result: a NaN in the padding would reach every gradient
+            logits = torch.where(self.step_mask[..., 1:, None], logits, torch.zeros_like(logits))
         log_stop = torch.logsumexp(log_h[..., :-1, :] + logsigmoid(logits), -1)
         log_stay = torch.logsumexp(log_h[..., :-1, :] + logsigmoid(-logits), -1)
         overlap = torch.minimum(h[..., 1:, :], h[..., :-1, :]).sum(-1)  # 1 - |h_t - h_{t-1}|_1 / 2
@@ -212,7 +214,9 @@ class OptionPath(TorchDistribution):
                 chosen = option.unsqueeze(-1)
                 stay = (alpha[t - 1] + logsigmoid(-logits[t])).gather(-1, chosen)
                 stop = alpha[t - 1] + logsigmoid(logits[t]) + log_weights.gather(-1, chosen)
-                event = torch.distributions.Categorical(logits=torch.cat([stay, stop], -1), validate_args=False).sample()
+                event = torch.distributions.Categorical(
+                    logits=torch.cat([stay, stop], -1), validate_args=False
+                ).sample()
                 terminations.append((event > 0).to(option.dtype))
                 option = torch.where(event > 0, event - 1, option)
                 options.append(option)
@@ -221,7 +225,7 @@ class OptionPath(TorchDistribution):
         return path.to(self.log_weights.dtype)
 
     def marginalize(self, likelihood) -> "MarginalActions":
-        """The distribution of the actions with the path summed out; what :func:`~pyro_options.handlers.collapse` uses."""
+        """The actions with the path summed out; what :func:`~pyro_options.handlers.collapse` uses."""
         return MarginalActions(self, likelihood)
 
 

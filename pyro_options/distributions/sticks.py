@@ -64,9 +64,16 @@ class LogitKumaraswamy(TorchDistribution):
 
     @lazy_property
     def mean_stick(self) -> Tensor:
-        """:math:`E[v] = b\\,B(1 + 1/a, b)`."""
-        inverse, b = 1 + 1 / self.concentration1, self.concentration0
-        return torch.exp(torch.log(b) + torch.lgamma(inverse) + torch.lgamma(b) - torch.lgamma(inverse + b))
+        """:math:`E[v]` by quadrature: in float32 the gamma functions of :math:`b\\,B(1 + 1/a, b)` cancel."""
+        s, weights = self._noise()
+        log_v, _ = _log_sticks(s, self.concentration1.unsqueeze(-1), self.concentration0.unsqueeze(-1))
+        return (weights * torch.exp(log_v)).sum(-1)
+
+    def _noise(self) -> tuple[Tensor, Tensor]:
+        a = self.concentration1
+        s = torch.linspace(-30.0, 5.0, 1024, dtype=a.dtype, device=a.device)
+        weights = torch.exp(s - torch.exp(s))
+        return s, weights / weights.sum()
 
     @lazy_property
     def expected_log_sticks(self) -> tuple[Tensor, Tensor]:

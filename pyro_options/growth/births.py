@@ -2,36 +2,71 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from pyro import poutine
 from torch import Tensor, nn
 
 from pyro_options.errors import check
+from pyro_options.handlers.observe import Usage
 from pyro_options.nn.growable import growables
 
 
-class Birth(Protocol):
-    """Prepares components that :func:`~pyro_options.growth.resize.grow` has just appended."""
+@dataclass(frozen=True)
+class Newborns:
+    """Components that :func:`~pyro_options.growth.resize.grow` has just appended, and what a birth may look at."""
 
-    def __call__(self, model: Callable, modules: Sequence[nn.Module], data, site: str, new: Sequence[int]) -> None: ...
+    index: Sequence[int]  # the new components
+    modules: Sequence[nn.Module]  # everything that grew
+    model: Callable | None  # with latent sites summed out and weights drawn from the guide
+    data: Any  # all of it, indexable by rows
+    site: str  # the observed site
+    usage: Usage  # before the birth
+
+
+class Birth(Protocol):
+    """Prepares new components."""
+
+    def __call__(self, newborns: Newborns) -> None: ...
 
 
 @dataclass(frozen=True)
 class RandomBirth:
     """The paper's way: a new component keeps its random initial values."""
 
-    def __call__(self, model, modules, data, site, new):
+    def __call__(self, newborns):
         return None
+
+
+@dataclass(frozen=True)
+class SplitBirth:
+    """A new component starts as a noisy copy of the most used one, in the model and in the guide.
+
+    Its data then divide between the two, which keeps usage even: a rule that looks at the least used component is not
+    held up by one that won a single cluster.
+
+    :param noise: how much of the random initial values to keep on top of the copy
+    """
+
+    noise: float = 0.5
+
+    def __post_init__(self) -> None:
+        check(self.noise >= 0, "noise >= 0", self.noise)
+
+    def __call__(self, newborns):
+        parents = newborns.usage.likelihood.argsort(descending=True).tolist()
+        for i, child in enumerate(newborns.index):
+            for layer in growables(newborns.modules):
+                layer.inherit(child, parents[i % len(parents)], self.noise)
 
 
 @dataclass(frozen=True)
 class DataBirth:
     """Fits a new component to the rows of data that the model explains worst.
 
-    The worst-explained row is the seed: the component is fitted to it, then to the ``share`` of rows whose likelihood it
-    improves most. Only the new component's own parameters move.
+    The worst-explained row is the seed: the component is fitted to it, then to the ``share`` of rows whose likelihood
+    it improves most. Only the new component's own parameters move.
 
     :param share: fraction of the rows to fit, by default one part in the number of components
     :param steps: Adam steps of each of the two fits
@@ -46,9 +81,15 @@ class DataBirth:
         check(self.share is None or 0 < self.share <= 1, "share in (0, 1]", self.share)
         check(self.steps >= 1, "steps >= 1", self.steps)
 
-    def __call__(self, model, modules, data, site, new):
-        for k in new:
-            self._fit_one(model, modules, data, site, k)
+    def __call__(self, newborns):
+        check(
+            newborns.model is not None and newborns.data is not None,
+            "a model and data to fit",
+            "none",
+            "Give them to GrowthMessenger.step.",
+        )
+        for k in newborns.index:
+            self._fit_one(newborns.model, newborns.modules, newborns.data, newborns.site, k)
 
     def _fit_one(self, model, modules, data, site, k):
         with torch.no_grad():

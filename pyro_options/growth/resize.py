@@ -16,7 +16,10 @@ def _optimizers(optimizer: Optimizer | PyroOptim | None, parameter: nn.Parameter
     if optimizer is None:
         return []
     if isinstance(optimizer, PyroOptim):
-        return [optimizer.optim_objs[parameter]] if parameter in optimizer.optim_objs else []
+        if parameter not in optimizer.optim_objs:
+            return []
+        holder = optimizer.optim_objs[parameter]
+        return [getattr(holder, "optimizer", holder)]  # a scheduler wraps its optimizer
     return [optimizer]
 
 
@@ -35,18 +38,26 @@ def _resize_state(state: dict, old: Tensor, axis: int, keep: Tensor, fresh_shape
         state[name] = torch.cat([value.index_select(axis, keep), fill], axis)
 
 
+def _set_data(tensor: Tensor, value: Tensor) -> None:
+    """Puts a value of another shape into the same tensor object.
+
+    A graph of an earlier loss may still be alive somewhere, and with it the node that accumulates the gradient of this
+    tensor in its old shape, which autograd would use again without a word. It makes a new one when the type changes.
+    """
+    other = torch.float32 if tensor.dtype == torch.float64 else torch.float64
+    tensor.data = tensor.data.to(other)
+    tensor.data = value
+    tensor.grad = None
+
+
 @torch.no_grad()
-def _resize_layer(layer: Growable, keep: Sequence[int], num_new: int, optimizer) -> None:
-    device = getattr(layer, next(iter(layer.component_axes))).device
-    index = torch.tensor(keep, dtype=torch.long, device=device)
-    kept = layer.rearranged(index)
+def _resize_layer(layer: Growable, index: Tensor, kept, num_new: int, optimizer) -> None:
     for name, axis in layer.component_axes.items():
         tensor = getattr(layer, name)
         fresh = layer.fresh(name, num_new).to(tensor)
         for holder in _optimizers(optimizer, tensor):
             _resize_state(holder.state.get(tensor, {}), tensor, axis, index, fresh.shape)
-        tensor.data = torch.cat([kept[name], fresh], axis)
-        tensor.grad = None
+        _set_data(tensor, torch.cat([kept[name], fresh], axis))
 
 
 def num_components(modules: Iterable[nn.Module]) -> int:
@@ -66,8 +77,7 @@ def resize(
     """Keeps the components ``keep``, in that order, and appends ``num_new`` fresh ones.
 
     Parameters change shape in place: the same ``nn.Parameter`` objects stay in the modules, the optimizer and Pyro's
-    param store, and the optimizer's moments move with the entries they belong to. Call it between steps, with no graph
-    of an earlier loss alive.
+    param store, and the optimizer's moments move with the entries they belong to. Call it between steps.
 
     :param modules: usually ``[model, guide]``
     :param optimizer: the torch or Pyro optimizer that trains them
@@ -76,9 +86,17 @@ def resize(
     K = num_components(modules)
     check(num_new >= 0, "num_new >= 0", num_new)
     check(len(keep) + num_new >= 1, "at least one component to remain", "none")
-    check(len(set(keep)) == len(keep) and all(0 <= k < K for k in keep), f"distinct indices in [0, {K - 1}]", list(keep))
-    for layer in growables(modules):
-        _resize_layer(layer, keep, num_new, optimizer)
+    check(
+        len(set(keep)) == len(keep) and all(0 <= k < K for k in keep), f"distinct indices in [0, {K - 1}]", list(keep)
+    )
+    plan = []
+    with torch.no_grad():
+        for layer in growables(modules):  # a layer that refuses must do so before any other has changed
+            device = getattr(layer, next(iter(layer.component_axes))).device
+            index = torch.tensor(keep, dtype=torch.long, device=device)
+            plan.append((layer, index, layer.rearranged(index)))
+    for layer, index, kept in plan:
+        _resize_layer(layer, index, kept, num_new, optimizer)
 
 
 def grow(modules: Iterable[nn.Module], count: int = 1, optimizer=None) -> None:

@@ -27,7 +27,7 @@ class CollapseMessenger(Messenger):
 
 
 def collapse(model: Callable, sites: Mapping[str, str] | None = None) -> Callable:
-    """``model`` with latent sites summed out, by default the option path; what :class:`~pyro_options.guides.Exact` needs.
+    """``model`` with latent sites summed out, by default the path; what :class:`~pyro_options.guides.Exact` needs.
 
     Example::
 

@@ -46,24 +46,27 @@ class EntropyMessenger(Messenger):
         check(weight >= 0, "an entropy weight >= 0", weight)
         check(per in ("batch", "trajectory"), 'per to be "batch" or "trajectory"', repr(per))
         self.weight, self.per, self.site = weight, per, site
-        self._bonus: Tensor | None = None
+        self._entropy: Tensor | None = None
+        self._population = 1
+        #: what the last run of the model was given, per episode
+        self.bonus = 0.0
 
     def __enter__(self):
-        self._bonus = None
+        self._entropy, self.bonus = None, 0.0
         return super().__enter__()
 
     def _pyro_post_sample(self, msg):
         if msg["name"] == self.site and self.weight > 0:
             fn, value = msg["fn"], msg["value"]
-            population = max((frame.full_size or frame.size for frame in msg["cond_indep_stack"]), default=len(value))
-            entropy = usage_entropy(fn.responsibilities(value), getattr(fn, "step_mask", None), self.per)
-            self._bonus = self.weight * population * entropy
+            self._population = max((frame.full_size or frame.size for frame in msg["cond_indep_stack"]), default=1)
+            self._entropy = usage_entropy(fn.responsibilities(value), getattr(fn, "step_mask", None), self.per)
 
     def __exit__(self, *args):
         result = super().__exit__(*args)
-        if self._bonus is not None and args[0] is None:
-            pyro.factor("usage_entropy", self._bonus)
-        self._bonus = None
+        if self._entropy is not None and args[0] is None:
+            pyro.factor("usage_entropy", self.weight * self._population * self._entropy)
+            self.bonus = self.weight * float(self._entropy.detach())
+        self._entropy = None
         return result
 
 

@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
 from pyro_options.errors import check
-from pyro_options.growth.births import Birth, RandomBirth
+from pyro_options.growth.births import Birth, Newborns, RandomBirth
 from pyro_options.growth.resize import grow, num_components
 from pyro_options.growth.rules import Rule, UsageRule
 
@@ -73,11 +74,12 @@ class GrowthMessenger(ObserveMessenger):
         """Whether a check falls on this time."""
         return time > 0 and time % self.every == 0
 
-    def step(self, optimizer=None, time: int = 0, fit: Callable | None = None) -> GrowthEvent:
+    def step(self, optimizer=None, time: int = 0, model: Callable | None = None, data: Any = None) -> GrowthEvent:
         """Decides on what was observed, resizes, and forgets the observation.
 
         :param optimizer: carries its state over to the resized parameters
-        :param fit: called as ``fit(birth, new_components)`` to let births look at the data
+        :param model: for births that look at data: the model with its latent sites summed out, given the weights
+        :param data: the argument of ``model``, indexable by rows
         """
         usage = self.usage()
         self.reset()
@@ -85,11 +87,9 @@ class GrowthMessenger(ObserveMessenger):
         if born > 0:
             before = self.num_components
             grow(self.modules, born, optimizer)
-            if fit is not None:
-                fit(self.birth, range(before, before + born))
+            new = range(before, before + born)
+            self.birth(Newborns(new, self.modules, model, data, self.site, usage))
             logger.info("time %d: grew from %d to %d components", time, before, before + born)
         event = GrowthEvent(time, usage, max(born, 0))
         self.history.append(event)
         return event
-
-

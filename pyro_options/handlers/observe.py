@@ -57,5 +57,7 @@ class ObserveMessenger(Messenger):
     def usage(self) -> Usage:
         """What was seen since the last :meth:`reset`."""
         if self._likelihood is None or self._posterior is None:
-            raise ValueError(f"Expected data at site {self.site!r} but saw none. Run the model inside this handler first.")
+            raise ValueError(
+                f"Expected data at site {self.site!r} but saw none. Run the model inside this handler first."
+            )
         return Usage(self._likelihood.cpu() / self._count, self._posterior.cpu() / self._count, self._count)

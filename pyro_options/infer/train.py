@@ -123,7 +123,7 @@ class Trainer:
         return self.entropy(collapse(self.model, self.guide.collapses)), self.temper(self.guide)
 
     def step(self, batch: Trajectories) -> float:
-        """One SVI step. Returns the ELBO in nats per episode, scaled to the population."""
+        """One SVI step. Returns the ELBO in nats per episode, without the entropy bonus."""
         model, guide = self.objective
         self.optimizer.zero_grad(set_to_none=True)
         with pyro.get_param_store().scope(), poutine.scale(scale=1 / batch.population):
@@ -132,7 +132,7 @@ class Trainer:
             raise FloatingPointError(f"The loss became {loss} in epoch {self.epoch}. Lower the learning rate.")
         torch.nn.utils.clip_grad_norm_(self.parameters(), self.config.clip_norm)
         self.optimizer.step()
-        return -loss
+        return -loss - self.entropy.bonus
 
     def observe_and_grow(self) -> None:
         """Shows the growth handler the whole data set, and lets it decide."""
@@ -143,13 +143,14 @@ class Trainer:
                 trace = poutine.trace(self.temper(self.guide)).get_trace(batch)
                 poutine.replay(model, trace)(batch)
 
-        def fit(birth, new):
-            exact = collapse(self.model)
-            with pyro.get_param_store().scope():
-                means = poutine.trace(self.guide.weights).get_trace()
-                birth(poutine.replay(exact, means), [self.model], self.data, growth.site, new)
+        def given_weights(episodes):
+            """The exact model under one draw of the weights."""
+            with poutine.block():
+                weights = poutine.trace(self.guide.weights).get_trace()
+            return poutine.replay(collapse(self.model), weights)(episodes)
 
-        event = growth.step(self.optimizer, self.epoch, fit)
+        with pyro.get_param_store().scope():
+            event = growth.step(self.optimizer, self.epoch, given_weights, self.data)
         if event.num_born:
             self.history.growth_epochs.append(self.epoch)
 

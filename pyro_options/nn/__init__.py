@@ -2,7 +2,7 @@
 
 from .encoder import PathEncoder, reverse_episodes
 from .growable import Growable, GrowableHeads, GrowableInput, growables
-from .mlp import mlp
+from .mlp import mlp, output_size
 from .policy import CategoricalPolicy, GaussianPolicy, Termination
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "Termination",
     "growables",
     "mlp",
+    "output_size",
     "reverse_episodes",
 ]

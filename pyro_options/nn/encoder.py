@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from pyro_options.errors import check
 
 from .growable import GrowableHeads, GrowableInput
-from .mlp import mlp
+from .mlp import mlp, output_size
 
 
 def reverse_episodes(steps: Tensor, mask: Tensor) -> Tensor:
@@ -49,9 +49,7 @@ class PathEncoder(nn.Module):
         check(num_options >= 1, "num_options >= 1", num_options)
         check(len(hidden) >= 1, "at least one hidden layer in the decoder", list(hidden))
         self.network = nn.Identity() if network is None else network
-        with torch.no_grad():
-            features = self.network(torch.zeros(1, 1, step_dim)).shape[-1]
-        self.lstm = nn.LSTM(features, lstm_size, batch_first=True)
+        self.lstm = nn.LSTM(output_size(self.network, step_dim), lstm_size, batch_first=True)
         self.from_lstm = nn.Linear(lstm_size, hidden[0])
         self.from_weights = GrowableInput(num_options, hidden[0])
         self.from_termination = nn.Linear(1, hidden[0], bias=False)
@@ -69,8 +67,21 @@ class PathEncoder(nn.Module):
         backwards, _ = self.lstm(reverse_episodes(self.network(steps), mask))
         return self.from_lstm(reverse_episodes(backwards, mask)) + self.from_weights(torch.exp(log_weights))
 
-    def forward(self, context: Tensor, previous: Tensor) -> tuple[Tensor, Tensor]:
-        """Termination logits ``(...)`` and option logits ``(..., K)``."""
-        hidden = context + self.from_termination(previous[..., :1]) + self.from_option(previous[..., 1:])
-        hidden = self.rest(torch.relu(hidden))
-        return self.termination_head(hidden).squeeze(-1), self.option_head(hidden).squeeze(-1)
+    def decoder(self) -> "PathDecoder":
+        """The autoregressive part, its weights laid out for one product per layer and step."""
+        previous = torch.cat([self.from_termination.weight, self.from_option.weight], 1)
+        head_weight = torch.cat([self.termination_head.weight, self.option_head.weight.squeeze(1)])
+        head_bias = torch.cat([self.termination_head.bias, self.option_head.bias.squeeze(1)])
+        return PathDecoder(previous, self.rest, head_weight, head_bias)
+
+
+class PathDecoder:
+    """Logits of a step from its context and the step of the path before it."""
+
+    def __init__(self, previous: Tensor, rest: nn.Module, head_weight: Tensor, head_bias: Tensor):
+        self.previous, self.rest, self.head_weight, self.head_bias = previous, rest, head_weight, head_bias
+
+    def __call__(self, context: Tensor, previous: Tensor) -> Tensor:
+        """:param context: ``(..., H)`` :param previous: ``(..., K + 1)`` :returns: logits ``(..., K + 1)``"""
+        hidden = self.rest(torch.relu(context + nn.functional.linear(previous, self.previous)))
+        return nn.functional.linear(hidden, self.head_weight, self.head_bias)

@@ -34,6 +34,13 @@ class Growable:
         """The tensors of the components ``keep``, in that order."""
         return {name: getattr(self, name).index_select(axis, keep) for name, axis in self.component_axes.items()}
 
+    def inherit(self, child: int, parent: int, noise: float) -> None:
+        """Turns a fresh component into a copy of another, plus ``noise`` times what it was."""
+        for name, axis in self.component_axes.items():
+            tensor = getattr(self, name)
+            row = tensor.data.select(axis, child)
+            row.mul_(noise).add_(tensor.data.select(axis, parent))
+
 
 class GrowableHeads(Growable, nn.Module):
     """One linear map per component, ``(..., in) -> (..., K, out)``, computed as a single product."""
@@ -66,6 +73,7 @@ class GrowableInput(Growable, nn.Module):
 
     def __init__(self, num_components: int, out_features: int):
         super().__init__()
+        check(num_components >= 1, "num_components >= 1", num_components)
         bound = 1 / math.sqrt(num_components)
         self.weight = nn.Parameter(torch.empty(out_features, num_components).uniform_(-bound, bound))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import nn
 
 
@@ -12,3 +13,10 @@ def mlp(in_features: int, hidden: Sequence[int]) -> tuple[nn.Module, int]:
         layers += [nn.Linear(in_features, width), nn.ReLU()]
         in_features = width
     return nn.Sequential(*layers), in_features
+
+
+def output_size(network: nn.Module, in_features: int) -> int:
+    """The number of features that a network on ``(..., in_features)`` gives."""
+    like = next(network.parameters(), torch.empty(0))
+    with torch.no_grad():
+        return network(torch.zeros(1, 1, in_features, dtype=like.dtype, device=like.device)).shape[-1]

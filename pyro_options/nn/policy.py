@@ -9,7 +9,7 @@ from pyro_options.distributions import CategoricalActions, GaussianActions
 from pyro_options.errors import check
 
 from .growable import Growable, GrowableHeads
-from .mlp import mlp
+from .mlp import mlp, output_size
 
 
 class _OptionHeads(nn.Module):
@@ -34,8 +34,7 @@ class _OptionHeads(nn.Module):
         if network is None:
             network, features = mlp(state_dim, hidden)
         else:
-            with torch.no_grad():
-                features = network(torch.zeros(1, 1, state_dim)).shape[-1]
+            features = output_size(network, state_dim)
         self.network = network
         self.heads = GrowableHeads(features, num_options, out_features)
 

@@ -1,0 +1,117 @@
+"""The one registry of named methods: a model, a guide and a growth handler for given data.
+
+Models and guides know nothing of each other; this is where they are put together.
+"""
+
+from dataclasses import dataclass, replace
+
+from pyro.nn import PyroModule
+
+from pyro_options.data import Trajectories
+from pyro_options.errors import check, choice
+from pyro_options.growth import DataBirth, RandomBirth, UsageRule
+from pyro_options.guides import Exact, Relaxed, ScoreFunction, StraightThrough, weights_guide
+from pyro_options.handlers.growth import GrowthMessenger
+from pyro_options.models import OptionHMM
+from pyro_options.nn import CategoricalPolicy, GaussianPolicy, PathEncoder, Termination
+
+#: every guide by the name that a command line takes
+GUIDES = {
+    "relaxed": Relaxed,
+    "exact": Exact,
+    "score-function": ScoreFunction,
+    "straight-through": StraightThrough,
+}
+
+RULES = {"usage": UsageRule, "posterior-usage": lambda delta: UsageRule(delta, measure="posterior")}
+BIRTHS = {"random": RandomBirth, "data": DataBirth}
+
+
+@dataclass(frozen=True)
+class MethodConfig:
+    """What a method is made of. The defaults are the paper's for its proof-of-concept task."""
+
+    guide: str = "relaxed"  # relaxed, exact, score-function or straight-through
+    num_options: int | None = None  # fixed K; None grows it from initial_options
+    initial_options: int = 1
+    max_options: int = 100
+    uniform: bool = False  # no stick-breaking prior: every option equally likely, as in DDO
+    point: bool = False  # a point estimate of the weights instead of a posterior
+    alpha: float = 1.0
+    hidden: tuple[int, ...] = (16, 16)  # shared state network; () is a linear layer per option
+    lstm_size: int = 32
+    encoder_hidden: tuple[int, ...] = (32, 32)
+    coupled: bool = True  # False draws h_t independently of b_t, as the paper's encoder does
+    rule: str = "usage"  # usage or posterior-usage
+    delta: float = 0.5
+    birth: str = "random"  # random or data
+    check_every: int = 10  # epochs between growth checks
+
+    def __post_init__(self) -> None:
+        choice(self.guide, "guide", GUIDES)
+        choice(self.rule, "rule", RULES)
+        choice(self.birth, "birth", BIRTHS)
+        check(self.num_options is None or self.num_options >= 1, "num_options >= 1", self.num_options)
+        check(self.initial_options >= 1, "initial_options >= 1", self.initial_options)
+        check(0 < self.delta < 1, "delta in (0, 1)", self.delta)
+        check(self.check_every >= 1, "check_every >= 1", self.check_every)
+        if self.uniform:
+            check(
+                self.num_options is not None, "num_options with uniform weights", None, "Uniform weights cannot grow."
+            )
+
+    @property
+    def prior(self) -> str:
+        if self.uniform:
+            return "uniform"
+        return "gem" if self.num_options is None else "truncated"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A model, a guide, and what grows them (``None`` for a fixed K)."""
+
+    model: OptionHMM
+    guide: PyroModule
+    growth: GrowthMessenger | None
+
+
+#: named methods, as changes to a :class:`MethodConfig`
+METHODS: dict[str, dict] = {
+    "options": {"guide": "relaxed"},
+    "options-exact": {"guide": "exact"},
+    "options-score-function": {"guide": "score-function"},
+    "options-straight-through": {"guide": "straight-through"},
+    "options-point": {"guide": "relaxed", "point": True},
+    "ddo": {"guide": "exact", "uniform": True},
+    "bc": {"guide": "exact", "uniform": True, "num_options": 1},
+}
+
+
+def build(name: str, data: Trajectories, config: MethodConfig = MethodConfig()) -> Method:
+    """The method called ``name``, sized for ``data``."""
+    choice(name, "method", METHODS)
+    return assemble(data, replace(config, **METHODS[name]))
+
+
+def assemble(data: Trajectories, config: MethodConfig) -> Method:
+    """Model, guide and growth handler of a config, sized for ``data``."""
+    check(data.actions is not None, "demonstrations with actions", "none")
+    K = config.initial_options if config.num_options is None else config.num_options
+    policy = (CategoricalPolicy if data.discrete else GaussianPolicy)(data.state_dim, K, data.action_dim, config.hidden)
+    model = OptionHMM(policy, Termination(data.state_dim, K, config.hidden), config.prior, config.alpha)
+    guide = _guide(data, K, config)
+    if config.num_options is not None:
+        return Method(model, guide, None)
+    rule, birth = RULES[config.rule](config.delta), BIRTHS[config.birth]()
+    growth = GrowthMessenger([model, guide], rule, birth, config.check_every, config.max_options)
+    return Method(model, guide, growth)
+
+
+def _guide(data: Trajectories, num_options: int, config: MethodConfig) -> PyroModule:
+    weights = weights_guide(config.prior, num_options, config.point)
+    if config.guide == "exact":
+        return Exact(weights)
+    step_dim = data.state_dim + data.action_dim
+    encoder = PathEncoder(step_dim, num_options, config.lstm_size, config.encoder_hidden)
+    return GUIDES[config.guide](weights, encoder, coupled=config.coupled)
