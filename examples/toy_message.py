@@ -4,7 +4,7 @@ An agent is told a message at t = 0 and must repeat it at t = 4; the expert says
 takes one option per message. Run it with::
 
     python examples/toy_message.py
-    python examples/toy_message.py --num-messages 8 --guide exact --birth data
+    python examples/toy_message.py --num-messages 8 --guide exact
     python examples/toy_message.py --num-options 4            # fixed K
 
 It prints a table and writes ``results.json``, ``config.json`` and ``toy_message.png`` to ``--out``.
@@ -22,7 +22,7 @@ import tyro
 from pyro_options import plotting
 from pyro_options.envs import message_demonstrations
 from pyro_options.infer import Exponential, TrainConfig, Trainer, set_seed
-from pyro_options.methods import MethodConfig, assemble
+from pyro_options.methods import GROWTH_DEFAULTS, MethodConfig, assemble
 from pyro_options.metrics import explain, final_action_probabilities, message_success
 
 
@@ -36,24 +36,25 @@ class Args:
     """posterior over paths"""
     seed: int = 0
     """of data, initial values and training"""
-    epochs: int = 250
-    """passes over the demonstrations"""
+    epochs: int | None = None
+    """passes over the demonstrations; by default 300, and 100 for the exact guide"""
     out: Path = Path("out/toy_message")
     """folder for results"""
     device: str = "auto"
     """cpu, cuda or auto"""
     num_options: int | None = None
     """fix K instead of growing it"""
-    rule: Literal["usage", "posterior-usage"] = "usage"
-    """when to grow; usage is the paper's"""
+    rule: Literal["usage", "posterior-usage", "evidence"] | None = None
+    """when to grow: usage is the paper's and the default, evidence that of the exact guide"""
     delta: float = 0.5
     """grow unless some option is used by less than delta / K of the steps"""
-    birth: Literal["random", "data"] = "random"
-    """how an option starts; random is the paper's, data fits it to the trajectory explained worst"""
-    check_every: int = 10
-    """epochs between growth checks"""
-    entropy_weight: float = 5.0
-    """of the entropy regularizer at the start"""
+    birth: Literal["random", "split", "data"] | None = None
+    """how an option starts: random is the paper's; split, the default, copies the most used option; data, the default
+    of the exact guide, fits the trajectories explained worst"""
+    check_every: int | None = None
+    """epochs between growth checks; by default 10, and 5 for the exact guide"""
+    entropy_weight: float | None = None
+    """of the entropy regularizer at the start; by default 5, and 0 for the exact guide"""
     entropy_rate: float = 0.995
     """factor of the entropy weight per epoch; 1 keeps it"""
     entropy_per: Literal["batch", "trajectory"] = "batch"
@@ -65,6 +66,9 @@ class Args:
     independent_heads: bool = False
     """draw h_t independently of b_t, as the paper's encoder does"""
     learning_rate: float = 5e-3
+    """of the networks"""
+    weights_learning_rate: float = 5e-2
+    """of the posterior over the weights"""
     num_episodes: int = 1000
     batch_size: int = 128
     progress: bool = True
@@ -75,6 +79,7 @@ def train(args: Args) -> tuple[Trainer, dict]:
     """Trains and evaluates; returns the trainer and what ``results.json`` holds."""
     data = message_demonstrations(args.num_messages, args.num_episodes, args.seed)
     held_out = message_demonstrations(args.num_messages, 200, args.seed + 10_000)
+    defaults = GROWTH_DEFAULTS[args.guide]
     set_seed(args.seed)
     method = assemble(
         data,
@@ -89,11 +94,14 @@ def train(args: Args) -> tuple[Trainer, dict]:
         ),
     )
     config = TrainConfig(
-        epochs=args.epochs,
+        epochs=defaults.epochs if args.epochs is None else args.epochs,
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,
+        weights_learning_rate=args.weights_learning_rate,
         temperature=Exponential(args.temperature, args.temperature_rate, floor=0.05),
-        entropy_weight=Exponential(args.entropy_weight, args.entropy_rate),
+        entropy_weight=Exponential(
+            defaults.entropy_weight if args.entropy_weight is None else args.entropy_weight, args.entropy_rate
+        ),
         entropy_per=args.entropy_per,
         seed=args.seed,
         device=args.device,
@@ -114,7 +122,7 @@ def train(args: Args) -> tuple[Trainer, dict]:
         "elbo": history.elbo[-1],
         "exact_log_likelihood": explanation.log_likelihood,
         "best_possible_log_likelihood": -math.log(args.num_messages) / 5,
-        "epochs": args.epochs,
+        "epochs": config.epochs,
         "seconds": history.seconds,
         "growth_epochs": history.growth_epochs,
         "usage": explanation.usage.tolist(),
@@ -149,11 +157,8 @@ def main(args: Args) -> dict:
     figure(args, trainer, args.out / "toy_message.png")
     rows = {key: value for key, value in results.items() if key != "usage"}
     width = max(map(len, rows))
-    print(
-        "\n".join(
-            f"{key:<{width}}  {f'{value:.4g}' if isinstance(value, float) else value}" for key, value in rows.items()
-        )
-    )
+    for key, value in rows.items():
+        print(f"{key:<{width}}  {f'{value:.4g}' if isinstance(value, float) else value}")
     print(f"\nwrote {args.out / 'results.json'} and {args.out / 'toy_message.png'}")
     return results
 

@@ -3,13 +3,13 @@
 Models and guides know nothing of each other; this is where they are put together.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyro.nn import PyroModule
 
 from pyro_options.data import Trajectories
 from pyro_options.errors import check, choice
-from pyro_options.growth import DataBirth, RandomBirth, UsageRule
+from pyro_options.growth import DataBirth, EvidenceRule, RandomBirth, SplitBirth, UsageRule
 from pyro_options.guides import Exact, Relaxed, ScoreFunction, StraightThrough, weights_guide
 from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.models import OptionHMM
@@ -23,8 +23,32 @@ GUIDES = {
     "straight-through": StraightThrough,
 }
 
-RULES = {"usage": UsageRule, "posterior-usage": lambda delta: UsageRule(delta, measure="posterior")}
-BIRTHS = {"random": RandomBirth, "data": DataBirth}
+#: when to grow, given δ
+RULES = {
+    "usage": UsageRule,
+    "posterior-usage": lambda delta: UsageRule(delta, measure="posterior"),
+    "evidence": lambda delta: EvidenceRule(),
+}
+
+#: how an option starts
+BIRTHS = {"random": RandomBirth, "split": SplitBirth, "data": DataBirth}
+
+
+@dataclass(frozen=True)
+class GrowthDefaults:
+    """How a guide grows unless told otherwise; chosen by measurement on the message task."""
+
+    rule: str = "usage"
+    birth: str = "split"
+    check_every: int = 10
+    entropy_weight: float = 5.0  # λ_ent that goes with it
+    epochs: int = 300
+
+
+#: with the path summed out the evidence is exact and needs no regularizer; encoders do best with the paper's rule
+GROWTH_DEFAULTS = {name: GrowthDefaults() for name in GUIDES} | {
+    "exact": GrowthDefaults("evidence", "data", check_every=5, entropy_weight=0.0, epochs=100)
+}
 
 
 @dataclass(frozen=True)
@@ -42,13 +66,17 @@ class MethodConfig:
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
     coupled: bool = True  # False draws h_t independently of b_t, as the paper's encoder does
-    rule: str = "usage"  # usage or posterior-usage
+    rule: str | None = None  # usage (the paper's), posterior-usage or evidence; None is the guide's default
     delta: float = 0.5
-    birth: str = "random"  # random or data
-    check_every: int = 10  # epochs between growth checks
+    birth: str | None = None  # random (the paper's), split or data; None is the guide's default
+    check_every: int | None = None  # epochs between growth checks; None is the guide's default
 
     def __post_init__(self) -> None:
         choice(self.guide, "guide", GUIDES)
+        defaults = GROWTH_DEFAULTS[self.guide]
+        for name in ("rule", "birth", "check_every"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, getattr(defaults, name))
         choice(self.rule, "rule", RULES)
         choice(self.birth, "birth", BIRTHS)
         check(self.num_options is None or self.num_options >= 1, "num_options >= 1", self.num_options)
@@ -88,10 +116,13 @@ METHODS: dict[str, dict] = {
 }
 
 
-def build(name: str, data: Trajectories, config: MethodConfig = MethodConfig()) -> Method:
-    """The method called ``name``, sized for ``data``."""
+def build(name: str, data: Trajectories, **config) -> Method:
+    """The method called ``name``, sized for ``data``.
+
+    :param config: fields of :class:`MethodConfig` that the name leaves open
+    """
     choice(name, "method", METHODS)
-    return assemble(data, replace(config, **METHODS[name]))
+    return assemble(data, MethodConfig(**config | METHODS[name]))
 
 
 def assemble(data: Trajectories, config: MethodConfig) -> Method:

@@ -92,3 +92,21 @@ def segmentation_strip(ax: Axes, options: Tensor, lengths: Tensor, actions: Tens
         for i in range(N):
             for t in range(int(lengths[i])):
                 ax.text(t, i, int(actions[i, t]), ha="center", va="center", fontsize=9, color="white", weight="bold")
+
+
+def recovered_options(ax: Axes, needed: list[int], recovered: list[int], success: list[bool]) -> None:
+    """Number of options found against the number needed, one mark per run, spread sideways where they coincide."""
+    needed_, recovered_, success_ = np.array(needed), np.array(recovered), np.array(success)
+    spread = np.zeros(len(needed_))
+    for point in set(zip(needed, recovered)):
+        same = (needed_ == point[0]) & (recovered_ == point[1])
+        spread[same] = np.linspace(-0.3, 0.3, same.sum() + 2)[1:-1]
+    for mark, ok, color in (("o", True, PALETTE[0]), ("x", False, PALETTE[5])):
+        chosen = success_ == ok
+        label = "success" if ok else "failure"
+        ax.plot((needed_ + spread)[chosen], recovered_[chosen], mark, color=color, label=label, linestyle="none")
+    line = np.array([needed_.min(), needed_.max()])
+    ax.plot(line, line, color="0.6", linewidth=1, label=r"$K = n_V$")
+    ax.plot(line, line + 1, color="0.6", linewidth=1, linestyle="--", label=r"$K = n_V + 1$")
+    ax.set(xlabel=r"vocabulary size $n_V$", ylabel="options K", xticks=sorted(set(needed)))
+    ax.legend(loc="upper left", fontsize=8)

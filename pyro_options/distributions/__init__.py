@@ -3,7 +3,14 @@
 from .autoregressive_path import AutoregressivePath, RelaxedAutoregressivePath, StraightThroughPath
 from .option_actions import CategoricalActions, GaussianActions, OptionActions
 from .option_path import MarginalActions, OptionPath, PathPosterior, encode_path
-from .sticks import LogitBeta, LogitKumaraswamy, gem_sticks, kl_kumaraswamy_beta, log_stick_breaking
+from .sticks import (
+    LogitBeta,
+    LogitKumaraswamy,
+    gem_sticks,
+    kl_kumaraswamy_beta,
+    log_stick_breaking,
+    logit_sticks,
+)
 
 __all__ = [
     "AutoregressivePath",
@@ -21,4 +28,5 @@ __all__ = [
     "gem_sticks",
     "kl_kumaraswamy_beta",
     "log_stick_breaking",
+    "logit_sticks",
 ]

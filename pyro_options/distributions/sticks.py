@@ -144,6 +144,17 @@ def log_stick_breaking(logits: Tensor, remainder: bool = False) -> Tensor:
     return logsigmoid(logits) + log_before[..., :-1]
 
 
+def logit_sticks(log_weights: Tensor) -> Tensor:
+    """Logits of the sticks that break into these weights: the inverse of :func:`log_stick_breaking`.
+
+    :param log_weights: ``(..., K)``, summing to less than one
+    """
+    weights = torch.exp(log_weights)
+    left = 1 - torch.cumsum(weights, -1)  # after each stick
+    tiny = torch.finfo(weights.dtype).tiny
+    return log_weights - torch.log(left.clamp(min=tiny))
+
+
 @register_kl(LogitKumaraswamy, LogitBeta)
 def kl_kumaraswamy_beta(q: LogitKumaraswamy, p: LogitBeta) -> Tensor:
     """KL(Kumaraswamy || Beta), the same for sticks and for their logits.

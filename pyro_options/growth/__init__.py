@@ -1,16 +1,20 @@
 """Changing the number of components: when (rules), how (births), and the surgery itself (resize)."""
 
-from .births import Birth, DataBirth, Newborns, RandomBirth, SplitBirth
+from .births import Birth, DataBirth, RandomBirth, SplitBirth
+from .newborns import Newborns
 from .resize import grow, num_components, permute, prune, resize
-from .rules import Never, Rule, UsageRule
+from .rules import EvidenceRule, Never, Rule, UsageRule
+from .snapshot import Snapshot
 
 __all__ = [
     "Birth",
     "DataBirth",
+    "EvidenceRule",
     "Never",
     "Newborns",
     "RandomBirth",
     "Rule",
+    "Snapshot",
     "SplitBirth",
     "UsageRule",
     "grow",

@@ -11,7 +11,7 @@ from pyro_options.errors import check
 from pyro_options.nn.growable import Growable, growables
 
 
-def _optimizers(optimizer: Optimizer | PyroOptim | None, parameter: nn.Parameter) -> list[Optimizer]:
+def optimizers_of(optimizer: Optimizer | PyroOptim | None, parameter: nn.Parameter) -> list[Optimizer]:
     """The torch optimizers that hold a state for ``parameter``; Pyro keeps one for each."""
     if optimizer is None:
         return []
@@ -38,7 +38,7 @@ def _resize_state(state: dict, old: Tensor, axis: int, keep: Tensor, fresh_shape
         state[name] = torch.cat([value.index_select(axis, keep), fill], axis)
 
 
-def _set_data(tensor: Tensor, value: Tensor) -> None:
+def set_data(tensor: Tensor, value: Tensor) -> None:
     """Puts a value of another shape into the same tensor object.
 
     A graph of an earlier loss may still be alive somewhere, and with it the node that accumulates the gradient of this
@@ -55,9 +55,9 @@ def _resize_layer(layer: Growable, index: Tensor, kept, num_new: int, optimizer)
     for name, axis in layer.component_axes.items():
         tensor = getattr(layer, name)
         fresh = layer.fresh(name, num_new).to(tensor)
-        for holder in _optimizers(optimizer, tensor):
+        for holder in optimizers_of(optimizer, tensor):
             _resize_state(holder.state.get(tensor, {}), tensor, axis, index, fresh.shape)
-        _set_data(tensor, torch.cat([kept[name], fresh], axis))
+        set_data(tensor, torch.cat([kept[name], fresh], axis))
 
 
 def num_components(modules: Iterable[nn.Module]) -> int:

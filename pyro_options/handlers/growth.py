@@ -5,12 +5,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from pyro_options.errors import check
-from pyro_options.growth.births import Birth, Newborns, RandomBirth
-from pyro_options.growth.resize import grow, num_components
-from pyro_options.growth.rules import Rule, UsageRule
+from pyro_options.growth import Birth, Newborns, RandomBirth, Rule, Snapshot, UsageRule, grow, num_components
 
 from .observe import ObserveMessenger, Usage
 
@@ -74,22 +72,35 @@ class GrowthMessenger(ObserveMessenger):
         """Whether a check falls on this time."""
         return time > 0 and time % self.every == 0
 
-    def step(self, optimizer=None, time: int = 0, model: Callable | None = None, data: Any = None) -> GrowthEvent:
-        """Decides on what was observed, resizes, and forgets the observation.
+    def step(
+        self,
+        optimizer=None,
+        time: int = 0,
+        model: Callable | None = None,
+        data: Any = None,
+        log_weights: Tensor | None = None,
+    ) -> GrowthEvent:
+        """Decides on what was observed, resizes, and forgets the observation. A refused birth is undone exactly.
 
         :param optimizer: carries its state over to the resized parameters
-        :param model: for births that look at data: the model with its latent sites summed out, given the weights
-        :param data: the argument of ``model``, indexable by rows
+        :param model: for births and rules that look at data: ``model(rows, log_weights)`` with latent sites summed out
+        :param data: the rows
+        :param log_weights: mean log weights of the components
         """
         usage = self.usage()
         self.reset()
-        born = min(self.rule(usage), self.max_components - self.num_components)
-        if born > 0:
-            before = self.num_components
+        before = self.num_components
+        born = max(0, min(self.rule.propose(usage), self.max_components - before))
+        if born:
+            undo = Snapshot(self.modules, optimizer)
             grow(self.modules, born, optimizer)
-            new = range(before, before + born)
-            self.birth(Newborns(new, self.modules, model, data, self.site, usage))
+            newborns = Newborns(range(before, before + born), self.modules, usage, log_weights, model, data, self.site)
+            self.birth(newborns)
+            if not self.rule.accept(newborns):
+                undo.restore()
+                born = 0
+        if born:
             logger.info("time %d: grew from %d to %d components", time, before, before + born)
-        event = GrowthEvent(time, usage, max(born, 0))
+        event = GrowthEvent(time, usage, born)
         self.history.append(event)
         return event

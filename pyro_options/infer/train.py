@@ -16,6 +16,7 @@ from pyro.nn import PyroModule
 from tqdm import tqdm
 
 from pyro_options.data import Trajectories
+from pyro_options.distributions import logit_sticks
 from pyro_options.errors import check
 from pyro_options.handlers import EntropyMessenger, TemperMessenger, collapse
 from pyro_options.handlers.growth import GrowthMessenger
@@ -36,7 +37,7 @@ class TrainConfig:
     temperature: Schedule = field(default_factory=lambda: Exponential(1.0, 0.995, floor=0.05))
     entropy_weight: Schedule = field(default_factory=lambda: Constant(0.0))
     entropy_per: str = "batch"
-    weights_learning_rate: float | None = None
+    weights_learning_rate: float = 5e-2  # of the stick posterior; at the rate of the networks it lags behind growth
     seed: int = 0
     device: str = "auto"
     progress: bool = True
@@ -45,6 +46,7 @@ class TrainConfig:
         check(self.epochs >= 0, "epochs >= 0", self.epochs)
         check(self.batch_size >= 1, "batch_size >= 1", self.batch_size)
         check(self.learning_rate > 0, "learning_rate > 0", self.learning_rate)
+        check(self.weights_learning_rate > 0, "weights_learning_rate > 0", self.weights_learning_rate)
         check(self.clip_norm > 0, "clip_norm > 0", self.clip_norm)
 
 
@@ -97,11 +99,10 @@ class Trainer:
         self.model, self.guide, self.config, self.growth = model.to(self.device), guide.to(self.device), config, growth
         self.data = data.to(self.device)
         self.batches = torch.Generator().manual_seed(config.seed)
-        weights_rate = config.weights_learning_rate or config.learning_rate
         self.optimizer = torch.optim.Adam(
             [
                 {"params": [p for p in self.parameters() if not self._is_weight(p)], "lr": config.learning_rate},
-                {"params": [p for p in self.parameters() if self._is_weight(p)], "lr": weights_rate},
+                {"params": [p for p in self.parameters() if self._is_weight(p)], "lr": config.weights_learning_rate},
             ],
             fused=True,
         )
@@ -143,14 +144,14 @@ class Trainer:
                 trace = poutine.trace(self.temper(self.guide)).get_trace(batch)
                 poutine.replay(model, trace)(batch)
 
-        def given_weights(episodes):
-            """The exact model under one draw of the weights."""
-            with poutine.block():
-                weights = poutine.trace(self.guide.weights).get_trace()
-            return poutine.replay(collapse(self.model), weights)(episodes)
+        def given_weights(episodes, log_weights):
+            """The exact model under these weights."""
+            sticks = {"sticks": logit_sticks(log_weights)}
+            return poutine.condition(collapse(self.model), sticks)(episodes)
 
+        weights = self.guide.weights.mean_log_weights().detach()
         with pyro.get_param_store().scope():
-            event = growth.step(self.optimizer, self.epoch, given_weights, self.data)
+            event = growth.step(self.optimizer, self.epoch, given_weights, self.data, weights)
         if event.num_born:
             self.history.growth_epochs.append(self.epoch)
 
