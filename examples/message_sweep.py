@@ -1,7 +1,7 @@
 """How often does each guide solve the message task? Seeds × vocabulary sizes × guides, in local processes.
 
-Every run is one call of ``examples/toy_message.py`` with its defaults. Finished runs are kept in ``--out``, so the sweep
-resumes where it stopped. The committed results come from::
+Every run is one call of ``examples/toy_message.py`` with its defaults. Finished runs are kept in ``--out``, so the
+sweep resumes where it stopped. The committed results come from::
 
     python examples/message_sweep.py
 
@@ -16,8 +16,8 @@ from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 
-import toy_message
 import torch
+import toy_message
 import tyro
 from tqdm import tqdm
 
@@ -54,15 +54,14 @@ def table(results: list[dict]) -> str:
         "| guide | messages | success | used options = messages | K | seconds a run |",
         "|---|---|---|---|---|---|",
     ]
-    for guide, n in sorted({key(r)[:2] for r in results}, reverse=False):
+    for guide, n in sorted({key(r)[:2] for r in results}):
         rows = [r for r in results if key(r)[:2] == (guide, n)]
         exact = sum(r["used_options"] == n for r in rows)
         sizes = sorted(r["num_options"] for r in rows)
         seconds = sum(r["seconds"] for r in rows) / len(rows)
-        success = sum(r["success"] for r in rows)
-        lines.append(
-            f"| {guide} | {n} | {success} of {len(rows)} | {exact} of {len(rows)} | {sizes[0]} to {sizes[-1]} | {seconds:.0f} |"
-        )
+        success, total = sum(r["success"] for r in rows), len(rows)
+        size = f"{sizes[0]} to {sizes[-1]}"
+        lines.append(f"| {guide} | {n} | {success} of {total} | {exact} of {total} | {size} | {seconds:.0f} |")
     for guide in sorted({r["guide"] for r in results}):
         rows = [r for r in results if r["guide"] == guide]
         lines.append(f"| **{guide}** | all | **{sum(r['success'] for r in rows)} of {len(rows)}** | | | |")

@@ -1,7 +1,7 @@
 """Amortized, autoregressive distributions over paths: what guides sample."""
 
 import copy
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from pyro.distributions import TorchDistribution
@@ -39,7 +39,7 @@ class AutoregressivePath(TorchDistribution):
     :param mask: steps in use ``(N, T)``
     """
 
-    arg_constraints = {}
+    arg_constraints: ClassVar[dict] = {}
     support = constraints.independent(constraints.real, 2)
 
     def __init__(self, decoder: Decoder, context: Tensor, num_options: int, mask=None, coupled: bool = True):

@@ -1,6 +1,7 @@
 """Actions of an episode given its path: one component per option, weighted by the options in use."""
 
 import math
+from typing import ClassVar
 
 import torch
 from pyro.distributions import TorchDistribution
@@ -23,7 +24,7 @@ class OptionActions(TorchDistribution):
     :param mask: steps in use ``(..., T)``
     """
 
-    arg_constraints = {}
+    arg_constraints: ClassVar[dict] = {}
 
     def __init__(self, batch_shape, event_shape, path=None, mask=None):
         self.path, self.step_mask = path, mask

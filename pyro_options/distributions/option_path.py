@@ -1,6 +1,7 @@
 """The distribution of one episode's options and terminations, and everything that can be asked of it."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from pyro.distributions import TorchDistribution
@@ -54,7 +55,7 @@ class OptionPath(TorchDistribution):
     Reference: Villecroze et al. (2022), section 4 and appendix A.
     """
 
-    arg_constraints = {}
+    arg_constraints: ClassVar[dict] = {}
     support = constraints.independent(constraints.real, 2)
 
     def __init__(self, log_weights, termination_logits, mask=None, validate_args=None):
@@ -236,7 +237,7 @@ class MarginalActions(TorchDistribution):
     :param likelihood: the distribution of actions given a path, with ``component_log_prob(actions) -> (..., T, K)``
     """
 
-    arg_constraints = {}
+    arg_constraints: ClassVar[dict] = {}
 
     def __init__(self, path: OptionPath, likelihood, validate_args=None):
         self.path, self.likelihood = path, likelihood

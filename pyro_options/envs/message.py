@@ -72,12 +72,12 @@ class MessageExpert:
     """
 
     def __init__(self) -> None:
-        self._messages = np.zeros(1, dtype=np.int64)
+        self._messages: np.ndarray = np.zeros(1, dtype=np.int64)
 
     def predict(self, observation, state=None, episode_start=None, deterministic=True):
         """The interface of a Stable-Baselines3 policy, for one environment or a vector of them."""
         rows = np.atleast_2d(observation)
-        remembered = np.resize(self._messages, len(rows))
+        remembered: np.ndarray = np.resize(self._messages, len(rows))
         self._messages = np.where(rows[:, 0] == 0, rows[:, 1].astype(np.int64), remembered)
         return (self._messages if np.ndim(observation) == 2 else self._messages[0]), state
 

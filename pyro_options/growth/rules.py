@@ -72,11 +72,12 @@ class EvidenceRule:
 
     @torch.no_grad()
     def accept(self, newborns: Newborns) -> bool:
+        newborns.require_data()
         judged = newborns.unseen_rows()
         if len(judged) < 2:
             return False
         before = newborns.row_log_prob(newborns.trial_weights(0.0), judged)
-        share = 1 / (len(newborns.log_weights) + 1)
+        share = 1 / (newborns.index[0] + 1)
         gains = [newborns.row_log_prob(newborns.trial_weights(w * share), judged) - before for w in self.weights]
         gain = max(gains, key=lambda rows: float(rows.mean()))
         error = float(gain.std()) / len(gain) ** 0.5
