@@ -1,18 +1,23 @@
 """How often does each guide solve the message task? Seeds × vocabulary sizes × guides, in local processes.
 
-Every run is one call of ``examples/toy_message.py`` with its defaults. Finished runs are kept in ``--out``, so the
-sweep resumes where it stopped. The committed results come from::
+Every run is one call of ``examples/toy_message.py`` with its defaults, or with one thing changed (``--variants``).
+Finished runs are kept in ``--out``, so the sweep resumes where it stopped. The committed results come from::
 
     python examples/message_sweep.py
+    python examples/message_sweep.py --name message_ablation --guides relaxed --num-messages 8 --seeds 0 1 2 3 \\
+        --variants default random-births equal-rates independent-heads trajectory-entropy no-entropy
 
-It writes ``message_sweep.json`` (every run, and the versions that made it), a table and a figure.
+It writes ``NAME.json`` (every run, and the versions that made it), a table and a figure.
 """
 
 import json
 import platform
+import shlex
+import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -23,10 +28,25 @@ from tqdm import tqdm
 
 from pyro_options import plotting
 
+#: what a variant changes of the defaults of ``toy_message.py``
+VARIANTS: dict[str, dict] = {
+    "default": {},
+    "random-births": {"birth": "random"},
+    "equal-rates": {"weights_learning_rate": 5e-3},
+    "independent-heads": {"independent_heads": True},
+    "trajectory-entropy": {"entropy_per": "trajectory"},
+    "no-entropy": {"entropy_weight": 0.0},
+}
+
 
 @dataclass(frozen=True)
 class Args:
     """Sweep the message task."""
+
+    name: str = "message_sweep"
+    """of the files to write"""
+    variants: tuple[str, ...] = ("default",)
+    """keys of VARIANTS"""
 
     guides: tuple[str, ...] = ("relaxed", "exact")
     num_messages: tuple[int, ...] = (2, 4, 6, 8)
@@ -37,15 +57,20 @@ class Args:
     out: Path = Path("examples/results")
 
 
-def run(guide: str, num_messages: int, seed: int, epochs: int | None) -> dict:
+def run(variant: str, guide: str, num_messages: int, seed: int, epochs: int | None) -> dict:
     """One run on one core."""
     torch.set_num_threads(1)
-    args = toy_message.Args(num_messages=num_messages, guide=guide, seed=seed, epochs=epochs, progress=False)
-    return toy_message.train(args)[1]
+    given = {"num_messages": num_messages, "guide": guide, "seed": seed, "epochs": epochs, "progress": False}
+    return {"variant": variant} | toy_message.train(toy_message.Args(**given | VARIANTS[variant]))[1]
 
 
 def key(result: dict) -> tuple:
-    return result["guide"], result["num_messages"], result["seed"]
+    return result.get("variant", "default"), result["guide"], result["num_messages"], result["seed"]
+
+
+def label(result: dict) -> str:
+    variant, guide = key(result)[:2]
+    return guide if variant == "default" else f"{guide}, {variant}"
 
 
 def table(results: list[dict]) -> str:
@@ -54,27 +79,27 @@ def table(results: list[dict]) -> str:
         "| guide | messages | success | used options = messages | K | seconds a run |",
         "|---|---|---|---|---|---|",
     ]
-    for guide, n in sorted({key(r)[:2] for r in results}):
-        rows = [r for r in results if key(r)[:2] == (guide, n)]
+    for guide, n in sorted({(label(r), r["num_messages"]) for r in results}):
+        rows = [r for r in results if (label(r), r["num_messages"]) == (guide, n)]
         exact = sum(r["used_options"] == n for r in rows)
         sizes = sorted(r["num_options"] for r in rows)
         seconds = sum(r["seconds"] for r in rows) / len(rows)
         success, total = sum(r["success"] for r in rows), len(rows)
         size = f"{sizes[0]} to {sizes[-1]}"
         lines.append(f"| {guide} | {n} | {success} of {total} | {exact} of {total} | {size} | {seconds:.0f} |")
-    for guide in sorted({r["guide"] for r in results}):
-        rows = [r for r in results if r["guide"] == guide]
+    for guide in sorted({label(r) for r in results}):
+        rows = [r for r in results if label(r) == guide]
         lines.append(f"| **{guide}** | all | **{sum(r['success'] for r in rows)} of {len(rows)}** | | | |")
     return "\n".join(lines) + "\n"
 
 
 def figure(results: list[dict], path: Path) -> None:
     """Recovered K against the vocabulary size, as in figure 2 of the paper."""
-    guides = sorted({r["guide"] for r in results})
+    guides = sorted({label(r) for r in results})
     with plotting.style():
         fig, axes = plotting.plt.subplots(1, len(guides), figsize=(4.2 * len(guides), 3.6), layout="constrained")
         for ax, guide in zip([axes] if len(guides) == 1 else axes, guides):
-            rows = [r for r in results if r["guide"] == guide]
+            rows = [r for r in results if label(r) == guide]
             plotting.recovered_options(
                 ax, [r["num_messages"] for r in rows], [r["num_options"] for r in rows], [r["success"] for r in rows]
             )
@@ -86,13 +111,14 @@ def figure(results: list[dict], path: Path) -> None:
 def main(args: Args) -> list[dict]:
     """Runs what is missing, then writes table and figure."""
     args.out.mkdir(parents=True, exist_ok=True)
-    raw = args.out / "message_sweep.json"
+    raw = args.out / f"{args.name}.json"
     results = json.loads(raw.read_text())["runs"] if raw.exists() else []
     done = {key(r) for r in results}
-    todo = [(g, n, s) for s in args.seeds for g in args.guides for n in args.num_messages if (g, n, s) not in done]
+    todo = [job for job in product(args.variants, args.guides, args.num_messages, args.seeds) if job not in done]
+    todo.sort(key=lambda job: job[-1])  # whole rounds of seeds, so that a partial sweep is a fair one
     packages = ("torch", "pyro-ppl", "numpy", "gymnasium")
     meta = {
-        "command": "python examples/message_sweep.py",
+        "command": shlex.join(["python", "examples/message_sweep.py", *sys.argv[1:]]),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in packages},
     }
@@ -102,8 +128,8 @@ def main(args: Args) -> list[dict]:
             results.append(future.result())
             results.sort(key=key)
             raw.write_text(json.dumps(meta | {"runs": results}, indent=1) + "\n")
-    (args.out / "message_sweep.md").write_text(table(results))
-    figure(results, args.out / "message_sweep.png")
+    (args.out / f"{args.name}.md").write_text(table(results))
+    figure(results, args.out / f"{args.name}.png")
     print(table(results))
     return results
 

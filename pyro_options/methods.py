@@ -11,7 +11,7 @@ from pyro_options.data import Trajectories
 from pyro_options.errors import check, choice
 from pyro_options.growth import DataBirth, EvidenceRule, RandomBirth, SplitBirth, UsageRule
 from pyro_options.guides import Exact, Relaxed, ScoreFunction, StraightThrough, weights_guide
-from pyro_options.handlers.growth import GrowthMessenger
+from pyro_options.handlers import GrowthMessenger
 from pyro_options.models import OptionHMM
 from pyro_options.nn import CategoricalPolicy, GaussianPolicy, PathEncoder, Termination
 

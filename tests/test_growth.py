@@ -19,12 +19,13 @@ from pyro_options.growth import (
     RandomBirth,
     Snapshot,
     SplitBirth,
+    Usage,
     UsageRule,
     grow,
     prune,
 )
 from pyro_options.guides import Exact, Relaxed, weights_guide
-from pyro_options.handlers import GrowthMessenger, Usage, collapse
+from pyro_options.handlers import GrowthMessenger, collapse
 from pyro_options.infer import TrainConfig, Trainer
 from pyro_options.nn import PathEncoder
 

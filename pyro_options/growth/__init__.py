@@ -5,6 +5,7 @@ from .newborns import Newborns
 from .resize import grow, num_components, permute, prune, resize
 from .rules import EvidenceRule, Never, Rule, UsageRule
 from .snapshot import Snapshot
+from .usage import Usage
 
 __all__ = [
     "Birth",
@@ -16,6 +17,7 @@ __all__ = [
     "Rule",
     "Snapshot",
     "SplitBirth",
+    "Usage",
     "UsageRule",
     "grow",
     "num_components",

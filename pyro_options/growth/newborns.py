@@ -9,7 +9,8 @@ from pyro import poutine
 from torch import Tensor, nn
 
 from pyro_options.errors import check
-from pyro_options.handlers.observe import Usage
+
+from .usage import Usage
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Protocol
 import torch
 
 from pyro_options.errors import check
-from pyro_options.handlers.observe import Usage
 
 from .newborns import Newborns
+from .usage import Usage
 
 
 class Rule(Protocol):

@@ -8,9 +8,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from pyro_options.errors import check
-from pyro_options.growth import Birth, Newborns, RandomBirth, Rule, Snapshot, UsageRule, grow, num_components
+from pyro_options.growth import Birth, Newborns, RandomBirth, Rule, Snapshot, Usage, UsageRule, grow, num_components
 
-from .observe import ObserveMessenger, Usage
+from .observe import ObserveMessenger
 
 logger = logging.getLogger(__name__)
 

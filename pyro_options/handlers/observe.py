@@ -1,23 +1,9 @@
 """Watch how components explain the data."""
 
-from dataclasses import dataclass
-
 import torch
 from pyro.poutine.messenger import Messenger
-from torch import Tensor
 
-
-@dataclass(frozen=True)
-class Usage:
-    """How components explain a data set."""
-
-    likelihood: Tensor  # (K,) fraction of data points that component k makes most likely: U(h) of the paper
-    posterior: Tensor  # (K,) average responsibility of component k
-    num_points: int
-
-    @property
-    def num_components(self) -> int:
-        return len(self.likelihood)
+from pyro_options.growth.usage import Usage
 
 
 class ObserveMessenger(Messenger):

@@ -18,8 +18,7 @@ from tqdm import tqdm
 from pyro_options.data import Trajectories
 from pyro_options.distributions import logit_sticks
 from pyro_options.errors import check
-from pyro_options.handlers import EntropyMessenger, TemperMessenger, collapse
-from pyro_options.handlers.growth import GrowthMessenger
+from pyro_options.handlers import EntropyMessenger, GrowthMessenger, TemperMessenger, collapse
 
 from .schedules import Constant, Exponential, Schedule
 
