@@ -4,8 +4,8 @@ Every run is one call of ``examples/toy_message.py`` with its defaults, or with 
 Finished runs are kept in ``--out``, so the sweep resumes where it stopped. The committed results come from::
 
     python examples/message_sweep.py
-    python examples/message_sweep.py --name message_ablation --guides relaxed --num-messages 8 --seeds 0 1 2 3 \\
-        --variants default random-births equal-rates independent-heads trajectory-entropy no-entropy
+    python examples/message_sweep.py --name message_ablation --guides relaxed --num-messages 8 --seeds 0 1 2 \\
+        --variants random-births equal-rates independent-heads trajectory-entropy no-entropy evidence
 
 It writes ``NAME.json`` (every run, and the versions that made it), a table and a figure.
 """
@@ -36,6 +36,7 @@ VARIANTS: dict[str, dict] = {
     "independent-heads": {"independent_heads": True},
     "trajectory-entropy": {"entropy_per": "trajectory"},
     "no-entropy": {"entropy_weight": 0.0},
+    "evidence": {"rule": "evidence", "birth": "data"},
 }
 
 
