@@ -1,8 +1,21 @@
 """Demonstrations and where they come from."""
 
 from .bits import pack_bits, unpack_bits
+from .collect import Rollouts, collect, rollout
 from .minari import from_minari, to_minari
 from .npz import from_npz
+from .policies import load_policy
 from .trajectories import Trajectories
 
-__all__ = ["Trajectories", "from_minari", "from_npz", "pack_bits", "to_minari", "unpack_bits"]
+__all__ = [
+    "Rollouts",
+    "Trajectories",
+    "collect",
+    "from_minari",
+    "from_npz",
+    "load_policy",
+    "pack_bits",
+    "rollout",
+    "to_minari",
+    "unpack_bits",
+]
