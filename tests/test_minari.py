@@ -141,7 +141,7 @@ def test_states_that_are_not_observations_are_refused():
         to_minari(data, "test/lake-v0", env)
     with pytest.raises(ValueError, match="states of size 16"):
         to_minari(make_episodes(), "test/lake-v0", env)
-    with pytest.raises(ValueError, match="3 discrete actions"):
+    with pytest.raises(ValueError, match="4 discrete actions but got 3"):
         to_minari(Trajectories(data.states, data.actions, num_actions=3), "test/lake-v0", env)
 
 

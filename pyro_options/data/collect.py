@@ -48,7 +48,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 def _observation(env: gym.Env, observation) -> np.ndarray:
     """What is recorded by default: the observation, flattened by gymnasium's own rules."""
-    return spaces.flatten(env.observation_space, observation)
+    return np.asarray(spaces.flatten(env.observation_space, observation))
 
 
 def rollout(
@@ -80,7 +80,8 @@ def rollout(
     """
     env, policy = gym.make(env) if isinstance(env, str) else env, as_policy(policy)
     check(isinstance(env, gym.Env), "a gymnasium environment", type(env).__name__, "Pass one that is not vectorized.")
-    discrete = isinstance(env.action_space, spaces.Discrete)
+    num_actions = int(env.action_space.n) if isinstance(env.action_space, spaces.Discrete) else None
+    discrete = num_actions is not None
     check(discrete or isinstance(env.action_space, spaces.Box), "Discrete or Box actions", env.action_space)
     check(num_episodes >= 1, "num_episodes >= 1", num_episodes)
     check(max_steps is None or max_steps >= 1, "max_steps >= 1", max_steps)
@@ -91,7 +92,7 @@ def rollout(
         bar = tqdm(range(num_episodes), disable=not progress, unit="episode", dynamic_ncols=True)
         episodes = [recorder.episode(seed if i == 0 else None) for i in bar]
     states = [(one.states if packed else _floats(one.states), one.actions) for one in episodes]
-    trajectories = Trajectories.from_episodes(states, int(env.action_space.n) if discrete else None, packed)
+    trajectories = Trajectories.from_episodes(states, num_actions, packed)
     rewards = torch.nn.utils.rnn.pad_sequence([torch.as_tensor(one.rewards) for one in episodes], batch_first=True)
     return Rollouts(trajectories, rewards, torch.tensor([one.terminated for one in episodes]))
 
@@ -157,13 +158,15 @@ class _Recorder:
 
     def episode(self, seed: int | None) -> _Episode:
         observation, state, done = self.start(seed), None, False
-        states, actions, rewards = [], [], []
+        states: list[np.ndarray] = []
+        actions: list[np.ndarray] = []
+        rewards: list[float] = []
         while not done:
             action, state = self.choose(observation, state, first=not actions)
             states.append(np.array(self.observe(self.env, observation)).reshape(-1))
             observation, reward, terminated, truncated, _ = self.env.step(action)
-            discrete = isinstance(self.env.action_space, spaces.Discrete)
-            actions.append(action - self.env.action_space.start if discrete else action.reshape(-1))
+            space = self.env.action_space
+            actions.append(action - space.start if isinstance(space, spaces.Discrete) else action.reshape(-1))
             rewards.append(float(reward))
             done = terminated or truncated or len(actions) == self.max_steps
         return _Episode(np.stack(states), np.stack(actions), np.array(rewards), bool(terminated))

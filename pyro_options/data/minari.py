@@ -42,7 +42,7 @@ def _flatten(space: gym.Space, values: Any, num_steps: int) -> np.ndarray:
     """``(T, D)`` by gymnasium's own rules: Discrete becomes one-hot, Dict and Tuple are concatenated."""
     if isinstance(space, spaces.Box):
         return np.asarray(values).reshape(num_steps, -1)
-    return np.stack([spaces.flatten(space, _step(values, t)) for t in range(num_steps)])
+    return np.stack([np.asarray(spaces.flatten(space, _step(values, t))) for t in range(num_steps)])
 
 
 def _unflatten(space: gym.Space, flat: np.ndarray, name: str, episode: int) -> Any:
@@ -107,6 +107,18 @@ def _space(values: torch.Tensor) -> spaces.Box:
     return spaces.Box(low, high, values.shape[2:], dtype.type)
 
 
+def _action_space(data: Trajectories) -> gym.Space:
+    if data.num_actions is not None:
+        return spaces.Discrete(data.num_actions)
+    return _space(_actions(data))
+
+
+def _actions(data: Trajectories) -> torch.Tensor:
+    if data.actions is None:
+        raise ValueError("Expected demonstrations with actions but got none.")
+    return data.actions
+
+
 def to_minari(
     trajectories: Trajectories,
     dataset_id: str,
@@ -130,14 +142,12 @@ def to_minari(
     from minari.data_collector import EpisodeBuffer
 
     data = trajectories.to("cpu")
-    check(data.actions is not None, "demonstrations with actions", "none")
     if rewards is not None:
         check(tuple(rewards.shape) == tuple(data.mask.shape), f"rewards {tuple(data.mask.shape)}", tuple(rewards.shape))
     if isinstance(env, str):
         env = gym.make(env)
     observed = _space(data.stored) if env is None else env.observation_space
-    acted = env.action_space if env is not None else spaces.Discrete(data.num_actions) if data.discrete else None
-    acted = _space(data.actions) if acted is None else acted
+    acted = _action_space(data) if env is None else env.action_space
     buffers = [_buffer(data, i, observed, acted, rewards, EpisodeBuffer) for i in range(len(data))]
     with warnings.catch_warnings():  # metadata are the caller's choice
         warnings.filterwarnings("ignore", r".*is set to None|env_spec is None", UserWarning)
@@ -155,14 +165,13 @@ def to_minari(
 def _buffer(data: Trajectories, i: int, observed: gym.Space, acted: gym.Space, rewards, buffer_class):
     """Episode ``i`` as Minari wants it."""
     T = int(data.lengths[i])
-    states, actions = data.stored[i, :T].numpy(), data.actions[i, :T].numpy()
+    states, actions = data.stored[i, :T].numpy(), _actions(data)[i, :T].numpy()
     check(spaces.flatdim(observed) == states.shape[-1], f"states of size {spaces.flatdim(observed)}", states.shape[-1])
-    if data.discrete:
-        fits = isinstance(acted, spaces.Discrete) and acted.n == data.num_actions
-        check(fits, f"an environment with {data.num_actions} discrete actions", acted)
+    if isinstance(acted, spaces.Discrete):
+        check(acted.n == data.num_actions, f"{acted.n} discrete actions", data.num_actions, "Is it that environment?")
         actions = actions + acted.start
     else:
-        check(isinstance(acted, spaces.Box), "an environment with continuous actions", acted)
+        check(not data.discrete, f"an environment with {data.num_actions} discrete actions", acted)
         actions = _unflatten(acted, actions, "actions", i)
     return buffer_class(
         observations=_unflatten(observed, np.concatenate([states, states[-1:]]), "states", i),

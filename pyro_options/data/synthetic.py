@@ -112,6 +112,7 @@ def synthetic_options(
     check(separation > 0, "separation > 0", separation)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
+        policy: CategoricalPolicy | GaussianPolicy
         if num_actions is None:
             policy = _gaussian(state_dim, num_options, action_dim, separation)
         else:

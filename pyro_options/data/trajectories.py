@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import InitVar, dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -17,28 +17,17 @@ from .bits import unpack_bits
 from .validation import validate_actions, validate_layout, validate_lengths, validate_states
 
 _FORMAT = "pyro_options.Trajectories/1"
+_FIELDS = ("actions", "lengths", "num_actions", "population", "packed")
 _HEADER = ("format", "packed", "acts", "num_actions")
 
 
-class _States:
-    """The field ``states``: kept in ``stored`` as it was given, and unpacked whenever it is read."""
-
-    def __get__(self, data, owner=None):
-        if data is None:
-            raise AttributeError  # tells the dataclass that the field has no default
-        return unpack_bits(data.stored) if data.packed else data.stored
-
-    def __set__(self, data, value):
-        data.__dict__["stored"] = torch.as_tensor(value)
-
-
-def _integers(values: Any, name: str) -> Tensor:
+def _integers(values: ArrayLike, name: str) -> Tensor:
     values = torch.as_tensor(values)
     check(not values.is_floating_point(), f"integer {name}", values.dtype)
     return values.long()
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Trajectories:
     """N episodes of at most T steps.
 
@@ -55,46 +44,57 @@ class Trajectories:
     :param validate: check every value; internal views of checked data turn it off
     """
 
-    states: Tensor = _States()  # type: ignore[assignment]
+    stored: Tensor  # (N, T, D), or (N, T, B) if packed
     actions: Tensor | None
-    lengths: Tensor | None = None
-    num_actions: int | None = None
-    population: int | None = None
-    packed: bool = False
-    validate: InitVar[bool] = True
+    lengths: Tensor
+    num_actions: int | None
+    population: int
+    packed: bool
 
-    def __post_init__(self, validate: bool) -> None:
-        fill = object.__setattr__
-        validate_layout(self.stored, self.packed)
-        N, T, _ = self.stored.shape
-        lengths = torch.full((N,), T, device=self.stored.device) if self.lengths is None else self.lengths
-        fill(self, "lengths", _integers(lengths, "lengths"))
-        if self.actions is not None:
-            actions = torch.as_tensor(self.actions)
-            fill(self, "actions", actions if actions.is_floating_point() else _integers(actions, "actions"))
-        if self.population is None:
-            fill(self, "population", N)
+    def __init__(
+        self,
+        states: ArrayLike,
+        actions: ArrayLike | None,
+        lengths: ArrayLike | None = None,
+        num_actions: int | None = None,
+        population: int | None = None,
+        packed: bool = False,
+        validate: bool = True,
+    ):
+        stored = torch.as_tensor(states)
+        validate_layout(stored, packed)
+        N, T, _ = stored.shape
+        used = torch.full((N,), T, device=stored.device) if lengths is None else _integers(lengths, "lengths")
+        done = None if actions is None else torch.as_tensor(actions)
+        if done is not None and not done.is_floating_point():
+            done = _integers(done, "actions")
+        self._fill(stored=stored, actions=done, lengths=used, num_actions=num_actions, packed=packed)
+        self._fill(population=N if population is None else population)
         if validate:
-            validate_lengths(self.lengths, N, T)
-            validate_states(self.stored, self.mask)
-            if self.actions is not None:
-                validate_actions(self.actions, self.mask, self.num_actions)
+            validate_lengths(used, N, T)
+            validate_states(stored, self.mask)
+            if done is not None:
+                validate_actions(done, self.mask, num_actions)
             self._clear_padding()
-        if self.actions is not None and self.discrete and self.num_actions is None:
-            fill(self, "num_actions", int(self.actions[self.mask].max()) + 1)
+        if done is not None and self.discrete and num_actions is None:
+            self._fill(num_actions=int(done[self.mask].max()) + 1)
+
+    def _fill(self, **fields) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     def _clear_padding(self) -> None:
         """Zeros beyond the end of each episode, so that garbage there can reach no number and no index."""
         if bool((self.lengths < self.stored.shape[1]).any()):
-            for name in ("stored", "actions"):
-                value = getattr(self, name)
-                if value is not None:
-                    keep = self.mask.reshape(self.mask.shape + (1,) * (value.dim() - 2))
-                    object.__setattr__(self, name, torch.where(keep, value, torch.zeros_like(value)))
+            self._fill(stored=torch.where(self.mask.unsqueeze(-1), self.stored, self.stored.new_zeros(())))
+            if self.actions is not None:
+                keep = self.mask if self.discrete else self.mask.unsqueeze(-1)
+                self._fill(actions=torch.where(keep, self.actions, self.actions.new_zeros(())))
 
     def _replace(self, **changes) -> "Trajectories":
-        """A view of checked data, without unpacking it."""
-        return replace(self, **{"states": self.stored, "validate": False, **changes})
+        """A view of checked data."""
+        fields = {"states": self.stored} | {name: getattr(self, name) for name in _FIELDS}
+        return Trajectories(**(fields | changes), validate=False)
 
     @classmethod
     def from_episodes(
@@ -161,6 +161,11 @@ class Trajectories:
             raise naming(path, error) from error
 
     @property
+    def states(self) -> Tensor:
+        """Floating point states ``(N, T, D)``; packed ones are unpacked anew each time they are asked for."""
+        return unpack_bits(self.stored) if self.packed else self.stored
+
+    @property
     def discrete(self) -> bool:
         """Whether actions are integers."""
         return self.num_actions is not None if self.actions is None else not self.actions.is_floating_point()
@@ -187,12 +192,19 @@ class Trajectories:
     @property
     def action_dim(self) -> int:
         """Size of an encoded action: number of discrete actions, or dimensions of a continuous one."""
-        return self.num_actions if self.discrete else self.actions.shape[-1]
+        if self.num_actions is not None:
+            return self.num_actions
+        return self._given_actions().shape[-1]
+
+    def _given_actions(self) -> Tensor:
+        if self.actions is None:
+            raise ValueError("Expected demonstrations with actions but got none. Use them before without_actions().")
+        return self.actions
 
     def steps(self) -> Tensor:
         """States and actions (one-hot if discrete) side by side, ``(N, T, D + A)``."""
-        states, actions = self.states, self.actions
-        if self.discrete:
+        states, actions = self.states, self._given_actions()
+        if self.num_actions is not None:
             actions = one_hot(actions, self.num_actions)
         return torch.cat([states, actions.to(states.dtype)], -1)
 

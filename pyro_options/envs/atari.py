@@ -11,6 +11,11 @@ from pyro_options.errors import check, choice
 from .experts import EXPERTS
 
 
+def _emulator(env: gym.Env) -> Any:
+    check(hasattr(env.unwrapped, "ale"), "an Atari environment", env, "Use make_atari.")
+    return env.unwrapped.ale  # type: ignore[attr-defined]
+
+
 class NoopStart(gym.Wrapper):
     """Starts each episode after 1 to ``noops`` frames of doing nothing, so that episodes differ.
 
@@ -24,7 +29,7 @@ class NoopStart(gym.Wrapper):
 
     def reset(self, *, seed=None, options=None):
         _, info = self.env.reset(seed=seed, options=options)
-        emulator = self.env.unwrapped.ale
+        emulator = _emulator(self.env)
         for _ in range(self.env.unwrapped.np_random.integers(1, self.noops + 1)):
             emulator.act(0)
             if emulator.game_over():
@@ -34,7 +39,7 @@ class NoopStart(gym.Wrapper):
 
 def ram(env: gym.Env, observation: Any = None) -> np.ndarray:
     """The 128 bytes of RAM: what ``collect(observe=ram)`` records for an agent that looks at pixels."""
-    return env.unwrapped.ale.getRAM()
+    return _emulator(env).getRAM()
 
 
 def make_atari(

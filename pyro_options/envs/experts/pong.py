@@ -62,13 +62,12 @@ class PongExpert(RamExpert):
         if memory is None:
             return ram[_NEXT_PADDLE_Y]
         y, knob, clock, action = memory
-        best = None
+        errors = {}
         for done in (action, NOOP, UP, DOWN):
             moved, _, turned = self._paddle(y, knob, clock, (done,), self.frame_skip)
-            error = ram[_NEXT_PADDLE_Y] - moved
-            if best is None or abs(error) < best[0]:
-                best = abs(error), turned + error / 0.75  # two half steps follow the knob three quarters of the way
-        return best[1]
+            errors[done] = ram[_NEXT_PADDLE_Y] - moved, turned
+        error, turned = min(errors.values(), key=lambda pair: abs(pair[0]))
+        return turned + error / 0.75  # two half steps follow the knob three quarters of the way
 
     def _paddle(self, y: float, knob: float, clock: int, plan: tuple[int, ...], num_frames: int):
         """The paddle, the paddle as drawn, and the knob after so many frames of a plan."""
