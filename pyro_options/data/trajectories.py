@@ -1,128 +1,169 @@
 """Demonstrations: ragged episodes, padded and masked."""
 
+import os
 from collections.abc import Iterator, Sequence
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from pyro_options.errors import check
 
+from .archive import naming, read_archive, write_archive
+from .bits import unpack_bits
+from .validation import validate_actions, validate_layout, validate_lengths, validate_states
 
-def _first(bad: Tensor) -> int:
-    """Index of the first episode with anything bad in it."""
-    return int(bad.flatten(1).any(1).nonzero()[0])
+_FORMAT = "pyro_options.Trajectories/1"
+_FIELDS = ("actions", "lengths", "num_actions", "population", "packed")
+_HEADER = ("format", "packed", "acts", "num_actions")
 
 
-@dataclass(frozen=True, repr=False)
+def _integers(values: ArrayLike, name: str) -> Tensor:
+    values = torch.as_tensor(values)
+    check(not values.is_floating_point(), f"integer {name}", values.dtype)
+    return values.long()
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Trajectories:
     """N episodes of at most T steps.
 
-    :param states: ``(N, T, D)`` floating point; the state *before* each action
+    Packed states stay bytes in ``stored``; minibatches, and ``states`` whenever it is read, hold their bits as floating
+    point numbers. Atari's RAM takes 32 times less memory this way.
+
+    :param states: ``(N, T, D)`` floating point, or ``(N, T, B)`` bytes if packed; the state *before* each action
     :param actions: ``(N, T)`` integers, or ``(N, T, A)`` floating point; ``None`` to let a model draw them
     :param lengths: steps in use of each episode ``(N,)``, by default all of them; what lies beyond is
         set to zero and never used
     :param num_actions: number of discrete actions, by default one more than the largest seen; ``None`` if continuous
     :param population: size of the data set that these episodes are a minibatch of, by default their own number
+    :param packed: whether each byte of the states stands for eight bits, the most significant first
     :param validate: check every value; internal views of checked data turn it off
     """
 
-    states: Tensor
+    stored: Tensor  # (N, T, D), or (N, T, B) if packed
     actions: Tensor | None
-    lengths: Tensor | None = None
-    num_actions: int | None = None
-    population: int | None = None
-    validate: InitVar[bool] = True
+    lengths: Tensor
+    num_actions: int | None
+    population: int
+    packed: bool
 
-    def __post_init__(self, validate: bool) -> None:
-        fill = object.__setattr__
-        fill(self, "states", torch.as_tensor(self.states))
-        check(self.states.dim() == 3, "states of shape (N, T, D)", tuple(self.states.shape))
-        N, T, D = self.states.shape
-        check(min(N, T, D) >= 1, "at least one episode, step and state dimension", f"(N, T, D) = {(N, T, D)}")
-        check(self.states.is_floating_point(), "floating point states", self.states.dtype, "Call .float() on them.")
-        lengths = torch.full((N,), T, device=self.states.device) if self.lengths is None else self.lengths
-        fill(self, "lengths", torch.as_tensor(lengths))
-        if self.actions is not None:
-            fill(self, "actions", torch.as_tensor(self.actions))
-        if self.population is None:
-            fill(self, "population", N)
+    def __init__(
+        self,
+        states: ArrayLike,
+        actions: ArrayLike | None,
+        lengths: ArrayLike | None = None,
+        num_actions: int | None = None,
+        population: int | None = None,
+        packed: bool = False,
+        validate: bool = True,
+    ):
+        stored = torch.as_tensor(states)
+        validate_layout(stored, packed)
+        N, T, _ = stored.shape
+        used = torch.full((N,), T, device=stored.device) if lengths is None else _integers(lengths, "lengths")
+        done = None if actions is None else torch.as_tensor(actions)
+        if done is not None and not done.is_floating_point():
+            done = _integers(done, "actions")
+        self._fill(stored=stored, actions=done, lengths=used, num_actions=num_actions, packed=packed)
+        self._fill(population=N if population is None else population)
         if validate:
-            self._validate_lengths(N, T)
-            self._validate_states()
-            self._validate_actions(N, T)
+            validate_lengths(used, N, T)
+            validate_states(stored, self.mask)
+            if done is not None:
+                validate_actions(done, self.mask, num_actions)
             self._clear_padding()
-        if self.actions is not None and self.discrete and self.num_actions is None:
-            fill(self, "num_actions", int(self.actions[self.mask].max()) + 1)
+        if done is not None and self.discrete and num_actions is None:
+            self._fill(num_actions=int(done[self.mask].max()) + 1)
 
-    def _validate_lengths(self, N: int, T: int) -> None:
-        lengths = self.lengths
-        check(lengths.shape == (N,), f"lengths of shape ({N},)", tuple(lengths.shape))
-        check(not lengths.is_floating_point(), "integer lengths", lengths.dtype)
-        bad = (lengths < 1) | (lengths > T)
-        if bad.any():
-            i = int(bad.nonzero()[0])
-            fix = "Drop empty episodes first." if lengths[i] < 1 else "Pad states and actions to the longest episode."
-            raise ValueError(f"Expected lengths in [1, {T}] but got {int(lengths[i])} at episode {i}. {fix}")
-
-    def _validate_states(self) -> None:
-        bad = ~torch.isfinite(self.states) & self.mask.unsqueeze(-1)
-        if bad.any():
-            raise ValueError(
-                f"Expected finite states but got NaN or infinity at episode {_first(bad)}. Drop or repair that episode."
-            )
-
-    def _validate_actions(self, N: int, T: int) -> None:
-        if self.actions is None:
-            return
-        check(self.actions.shape[:2] == (N, T), f"actions of shape ({N}, {T}, …)", tuple(self.actions.shape))
-        if self.discrete:
-            check(self.actions.dim() == 2, "integer actions of shape (N, T)", tuple(self.actions.shape))
-            high = self.num_actions if self.num_actions is not None else torch.iinfo(self.actions.dtype).max
-            check(high >= 1, "num_actions >= 1", high)
-            bad = ((self.actions < 0) | (self.actions >= high)) & self.mask
-            if bad.any():
-                raise ValueError(
-                    f"Expected actions in [0, {high - 1}] but got {int(self.actions[bad][0])} at episode "
-                    f"{_first(bad)}. Check num_actions, or drop that episode."
-                )
-        else:
-            check(self.actions.dim() == 3, "continuous actions of shape (N, T, A)", tuple(self.actions.shape))
-            check(self.num_actions is None, "num_actions=None with continuous actions", self.num_actions)
-            bad = ~torch.isfinite(self.actions) & self.mask.unsqueeze(-1)
-            if bad.any():
-                raise ValueError(f"Expected finite actions but got NaN or infinity at episode {_first(bad)}.")
+    def _fill(self, **fields) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     def _clear_padding(self) -> None:
         """Zeros beyond the end of each episode, so that garbage there can reach no number and no index."""
-        if bool((self.lengths < self.states.shape[1]).any()):
-            for name in ("states", "actions"):
-                value = getattr(self, name)
-                if value is not None:
-                    keep = self.mask.reshape(self.mask.shape + (1,) * (value.dim() - 2))
-                    object.__setattr__(self, name, torch.where(keep, value, torch.zeros_like(value)))
+        if bool((self.lengths < self.stored.shape[1]).any()):
+            self._fill(stored=torch.where(self.mask.unsqueeze(-1), self.stored, self.stored.new_zeros(())))
+            if self.actions is not None:
+                keep = self.mask if self.discrete else self.mask.unsqueeze(-1)
+                self._fill(actions=torch.where(keep, self.actions, self.actions.new_zeros(())))
+
+    def _replace(self, **changes) -> "Trajectories":
+        """A view of checked data."""
+        fields = {"states": self.stored} | {name: getattr(self, name) for name in _FIELDS}
+        return Trajectories(**(fields | changes), validate=False)
 
     @classmethod
-    def from_episodes(cls, episodes: Sequence[tuple], num_actions: int | None = None) -> "Trajectories":
+    def from_episodes(
+        cls, episodes: Sequence[tuple], num_actions: int | None = None, packed: bool = False
+    ) -> "Trajectories":
         """From a list of ``(states (T_i, D), actions (T_i,) or (T_i, A))``; one more state than actions is dropped."""
         check(len(episodes) >= 1, "at least one episode", "none")
-        states, actions = [], []
+        states: list[Tensor] = []
+        actions: list[Tensor] = []
         for i, (state, action) in enumerate(episodes):
             state, action = torch.as_tensor(state), torch.as_tensor(action)
+            steps = len(action)
+            check(steps >= 1, "episodes of at least one step", f"none at episode {i}", "Drop empty episodes first.")
             check(
-                len(action) >= 1, "episodes of at least one step", f"none at episode {i}", "Drop empty episodes first."
-            )
-            check(
-                len(state) in (len(action), len(action) + 1),
+                len(state) in (steps, steps + 1),
                 "as many states as actions, or one more",
-                f"{len(state)} states and {len(action)} actions at episode {i}",
+                f"{len(state)} states and {steps} actions at episode {i}",
             )
-            states.append(state[: len(action)])
+            for name, new, seen in (("states", state, states), ("actions", action, actions)):
+                kind = (tuple(new.shape[1:]), new.dtype)
+                first = (tuple(seen[0].shape[1:]), seen[0].dtype) if seen else kind
+                check(kind == first, f"{name} of shape and type {first} as in episode 0", f"{kind} at episode {i}")
+            states.append(state[:steps])
             actions.append(action)
         pad = torch.nn.utils.rnn.pad_sequence
         lengths = torch.tensor([len(action) for action in actions])
-        return cls(pad(states, batch_first=True), pad(actions, batch_first=True), lengths, num_actions)
+        return cls(pad(states, True), pad(actions, True), lengths, num_actions, packed=packed)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes an npz file, packed states as they are; an existing file is replaced at once or not at all."""
+        arrays = {"states": self.stored, "lengths": self.lengths}
+        if self.actions is not None:
+            arrays["actions"] = self.actions
+        for name, value in arrays.items():
+            fix = "numpy has no such type: convert with .to(dtype=torch.float32)."
+            check(value.dtype is not torch.bfloat16, f"{name} of a type that numpy has", value.dtype, fix)
+        header = {
+            "format": np.array(_FORMAT),
+            "packed": np.array(self.packed),
+            "acts": np.array(self.actions is not None),
+            "num_actions": np.array(-1 if self.num_actions is None else self.num_actions),
+        }
+        write_archive(path, header | {name: value.detach().cpu().numpy() for name, value in arrays.items()})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, max_bytes: int = 2**34) -> "Trajectories":
+        """Reads a file that :meth:`save` wrote. It is checked like any other data, and nothing in it can run code.
+
+        :param max_bytes: refuse a file that declares more than this
+        """
+        header = read_archive(path, _HEADER, max_bytes=max_bytes)
+        try:
+            form, packed, acts, num_actions = (header[name].item() for name in _HEADER)
+            check(form == _FORMAT, f"the format {_FORMAT!r}", repr(form), "Read other npz files with from_npz.")
+            arrays = read_archive(path, ["states", "lengths"] + ["actions"] * bool(acts), max_bytes=max_bytes)
+            return cls(
+                arrays["states"],
+                arrays.get("actions"),
+                arrays["lengths"],
+                None if num_actions < 0 else num_actions,
+                packed=bool(packed),
+            )
+        except (TypeError, ValueError) as error:
+            raise naming(path, error) from error
+
+    @property
+    def states(self) -> Tensor:
+        """Floating point states ``(N, T, D)``; packed ones are unpacked anew each time they are asked for."""
+        return unpack_bits(self.stored) if self.packed else self.stored
 
     @property
     def discrete(self) -> bool:
@@ -130,9 +171,13 @@ class Trajectories:
         return self.num_actions is not None if self.actions is None else not self.actions.is_floating_point()
 
     @property
+    def device(self) -> torch.device:
+        return self.stored.device
+
+    @property
     def mask(self) -> Tensor:
         """Steps in use, ``(N, T)``."""
-        return torch.arange(self.states.shape[1], device=self.states.device) < self.lengths.unsqueeze(-1)
+        return torch.arange(self.stored.shape[1], device=self.device) < self.lengths.unsqueeze(-1)
 
     @property
     def num_steps(self) -> int:
@@ -141,63 +186,79 @@ class Trajectories:
 
     @property
     def state_dim(self) -> int:
-        return self.states.shape[-1]
+        """Numbers in a state, bits if packed."""
+        return self.stored.shape[-1] * (8 if self.packed else 1)
 
     @property
     def action_dim(self) -> int:
         """Size of an encoded action: number of discrete actions, or dimensions of a continuous one."""
-        return self.num_actions if self.discrete else self.actions.shape[-1]
+        if self.num_actions is not None:
+            return self.num_actions
+        return self._given_actions().shape[-1]
+
+    def _given_actions(self) -> Tensor:
+        if self.actions is None:
+            raise ValueError("Expected demonstrations with actions but got none. Use them before without_actions().")
+        return self.actions
 
     def steps(self) -> Tensor:
         """States and actions (one-hot if discrete) side by side, ``(N, T, D + A)``."""
-        actions = self.actions
-        if self.discrete:
+        states, actions = self.states, self._given_actions()
+        if self.num_actions is not None:
             actions = one_hot(actions, self.num_actions)
-        return torch.cat([self.states, actions.to(self.states.dtype)], -1)
+        return torch.cat([states, actions.to(states.dtype)], -1)
+
+    def unpack(self) -> "Trajectories":
+        """The same episodes with floating point states."""
+        return self._replace(states=self.states, packed=False) if self.packed else self
 
     def __len__(self) -> int:
-        return len(self.states)
+        return len(self.stored)
 
     def __getitem__(self, index) -> "Trajectories":
         """The episodes at ``index`` (a slice, list or tensor), as a data set of their own."""
         if isinstance(index, int):
             index = [index]
         actions = None if self.actions is None else self.actions[index]
-        return replace(
-            self,
-            states=self.states[index],
-            actions=actions,
-            lengths=self.lengths[index],
-            population=None,
-            validate=False,
-        )
+        return self._replace(states=self.stored[index], actions=actions, lengths=self.lengths[index], population=None)
 
-    def to(self, device: torch.device | str) -> "Trajectories":
-        actions = None if self.actions is None else self.actions.to(device)
-        states, lengths = self.states.to(device), self.lengths.to(device)
-        return replace(self, states=states, actions=actions, lengths=lengths, validate=False)
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Trajectories":
+        """On another device, and with floating point states and actions of another type."""
+
+        def move(value: Tensor) -> Tensor:
+            return value.to(device, dtype if value.is_floating_point() else None)
+
+        actions = None if self.actions is None else move(self.actions)
+        return self._replace(states=move(self.stored), actions=actions, lengths=move(self.lengths))
 
     def without_actions(self) -> "Trajectories":
         """The same states, for a model to act on."""
-        return replace(self, actions=None, validate=False)
+        return self._replace(actions=None)
 
     def split(self, fraction: float, seed: int = 0) -> tuple["Trajectories", "Trajectories"]:
         """Two data sets of whole episodes, the second with ``fraction`` of them, shuffled by ``seed``."""
         held = round(fraction * len(self))
         check(0 < held < len(self), f"a fraction that leaves episodes on both sides of {len(self)}", fraction)
-        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).to(self.states.device)
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).to(self.device)
         return self[order[held:]], self[order[:held]]
 
-    def minibatches(self, size: int, generator: torch.Generator | None = None) -> Iterator["Trajectories"]:
-        """Every episode once, ``size`` at a time; shuffled if a generator is given. Batches know their population."""
+    def minibatches(
+        self, size: int, generator: torch.Generator | None = None, device: torch.device | str | None = None
+    ) -> Iterator["Trajectories"]:
+        """Every episode once, ``size`` at a time, unpacked. Batches know their population.
+
+        :param generator: shuffles the episodes; without it they come in order
+        :param device: where each batch goes before it is unpacked, by default where the data are
+        """
         check(size >= 1, "a batch size >= 1", size)
         order = torch.arange(len(self)) if generator is None else torch.randperm(len(self), generator=generator)
-        for index in order.to(self.states.device).split(size):
-            yield replace(self[index], population=len(self), validate=False)
+        for index in order.to(self.device).split(size):
+            yield self[index].to(device).unpack()._replace(population=len(self))
 
     def __repr__(self) -> str:
         kind = "no actions" if self.actions is None else f"{self.num_actions} discrete actions"
         if self.actions is not None and not self.discrete:
             kind = f"{self.actions.shape[-1]} continuous action dimensions"
         lengths = f"{int(self.lengths.min())} to {int(self.lengths.max())} steps"
-        return f"Trajectories({len(self)} episodes of {lengths}, states {self.state_dim} × {self.states.dtype}, {kind})"
+        states = f"{self.state_dim} packed bits" if self.packed else f"{self.state_dim} × {self.stored.dtype}"
+        return f"Trajectories({len(self)} episodes of {lengths}, states {states}, {kind})"

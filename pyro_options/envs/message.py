@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 
-from pyro_options.data import Trajectories
+from pyro_options.data import Trajectories, collect
 from pyro_options.errors import check
 
 
@@ -86,15 +86,4 @@ def message_demonstrations(
     num_messages: int, num_episodes: int = 1000, seed: int = 0, num_steps: int = 5
 ) -> Trajectories:
     """Episodes of the expert in the environment."""
-    check(num_episodes >= 1, "num_episodes >= 1", num_episodes)
-    env, expert, episodes = MessageEnv(num_messages, num_steps), MessageExpert(), []
-    for i in range(num_episodes):
-        observation, _ = env.reset(seed=seed if i == 0 else None)
-        states, actions, done = [], [], False
-        while not done:
-            action, _ = expert.predict(observation)
-            states.append(observation)
-            actions.append(action)
-            observation, _, done, _, _ = env.step(action)
-        episodes.append((np.stack(states), np.array(actions)))
-    return Trajectories.from_episodes(episodes, num_actions=num_messages)
+    return collect(MessageEnv(num_messages, num_steps), MessageExpert(), num_episodes, seed=seed)

@@ -1,0 +1,98 @@
+"""Named arrays in an npz file that nobody has to trust: no pickle, sizes checked before anything is read."""
+
+import math
+import os
+import uuid
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.lib import format as npy
+
+from pyro_options.errors import check
+
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a file says of an array before its data are read."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def naming(path: str | os.PathLike, error: Exception) -> ValueError:
+    """The same complaint with the name of the file, and what to do if the file itself is at fault."""
+    name, text = os.fspath(path), str(error)
+    if text.startswith(f"{name}: "):
+        return ValueError(text)
+    fix = "" if isinstance(error, ValueError) else " The file is not an npz file or is damaged: write it again."
+    return ValueError(f"{name}: {text}{fix}")
+
+
+def write_archive(path: str | os.PathLike, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes a compressed npz file: all of it or, if anything fails, none of it."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            np.savez_compressed(file, **dict(arrays), allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def read_archive(path: str | os.PathLike, names: Sequence[str], max_bytes: int = 2**34) -> dict[str, np.ndarray]:
+    """Reads named arrays of an npz file.
+
+    :param names: arrays that must be there
+    :param max_bytes: refuse a file that declares more than this; the default is 16 GiB
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            present = {Path(name).stem for name in archive.namelist() if name.endswith(".npy")}
+            missing = [name for name in names if name not in present]
+            if missing:
+                raise ValueError(f"Expected an array called {missing[0]!r} but got {', '.join(sorted(present))}.")
+            total = sum(_declared(archive, name).nbytes for name in names)
+            check(total <= max_bytes, f"at most {max_bytes} bytes", total, "Pass a larger max_bytes if that is right.")
+            return {name: _read(archive, name) for name in names}
+    except _BROKEN as error:
+        raise naming(path, error) from error
+
+
+def _declared(archive: zipfile.ZipFile, name: str) -> Declared:
+    """The header of an array, held against the size of its member."""
+    info = archive.getinfo(f"{name}.npy")
+    with archive.open(info) as file:
+        version = npy.read_magic(file)
+        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = read_header(file)
+        offset = file.tell()
+    check(dtype.kind in "biufU", f"numbers in {name!r}", dtype, "Objects would need pickle, which can run code.")
+    declared = Declared(shape, dtype)
+    check(
+        declared.nbytes == info.file_size - offset,
+        f"{declared.nbytes} bytes in {name!r} as its header says",
+        info.file_size - offset,
+        "The file is damaged: write it again.",
+    )
+    return declared
+
+
+def _read(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """An array in the byte order of this machine."""
+    with archive.open(f"{name}.npy") as file:
+        array = npy.read_array(file, allow_pickle=False)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)

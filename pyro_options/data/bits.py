@@ -1,0 +1,21 @@
+"""Bytes as bits: Atari RAM is 128 bytes in memory and 1024 numbers to a linear policy."""
+
+import torch
+from torch import Tensor
+
+
+def unpack_bits(packed: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """``(..., B)`` bytes as ``(..., 8 B)`` zeros and ones, most significant bit first as ``numpy.unpackbits`` has it.
+
+    :param dtype: of the result, by default torch's default floating point type
+    """
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    values = torch.arange(256, device=packed.device).unsqueeze(-1)
+    table = ((values >> torch.arange(7, -1, -1, device=packed.device)) & 1).to(dtype)  # (256, 8): faster than shifting
+    return table.index_select(0, packed.flatten().int()).view(*packed.shape[:-1], 8 * packed.shape[-1])
+
+
+def pack_bits(bits: Tensor) -> Tensor:
+    """``(..., 8 B)`` zeros and ones as ``(..., B)`` bytes: the inverse of :func:`unpack_bits`."""
+    shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)
+    return (bits.to(torch.uint8).unflatten(-1, (-1, 8)) << shifts).sum(-1, dtype=torch.uint8)

@@ -1,0 +1,182 @@
+"""Demonstrations from and to Minari, the data sets of the Farama ecosystem."""
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from pyro_options.errors import check
+from pyro_options.optional import require
+
+from .trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from minari import MinariDataset
+
+
+def _minari():
+    require("h5py", "minari")
+    return require("minari", "minari")
+
+
+def _step(values: Any, t: int) -> Any:
+    """Step ``t`` of an array, or of a dict or tuple of arrays."""
+    if isinstance(values, dict):
+        return {name: _step(value, t) for name, value in values.items()}
+    return tuple(_step(value, t) for value in values) if isinstance(values, tuple) else values[t]
+
+
+def _stack(space: gym.Space, items: list) -> Any:
+    """The inverse: an array, or a dict or tuple of arrays, of all steps."""
+    if isinstance(space, spaces.Dict):
+        return {name: _stack(part, [item[name] for item in items]) for name, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_stack(part, [item[i] for item in items]) for i, part in enumerate(space.spaces))
+    return np.stack([np.asarray(item, dtype=space.dtype) for item in items])
+
+
+def _flatten(space: gym.Space, values: Any, num_steps: int) -> np.ndarray:
+    """``(T, D)`` by gymnasium's own rules: Discrete becomes one-hot, Dict and Tuple are concatenated."""
+    if isinstance(space, spaces.Box):
+        return np.asarray(values).reshape(num_steps, -1)
+    return np.stack([np.asarray(spaces.flatten(space, _step(values, t))) for t in range(num_steps)])
+
+
+def _unflatten(space: gym.Space, flat: np.ndarray, name: str, episode: int) -> Any:
+    """``(T, D)`` as values of ``space``, or an error if that would change a number."""
+    values = _stack(space, [spaces.unflatten(space, row) for row in flat])
+    check(
+        np.array_equal(_flatten(space, values, len(flat)), flat),
+        f"{name} that are values of {space}",
+        f"others at episode {episode}",
+        "Leave env out to write them as plain numbers.",
+    )
+    return values
+
+
+def _floats(values: np.ndarray, episode: int) -> np.ndarray:
+    """Integers as float32, as long as it holds them exactly."""
+    if np.issubdtype(values.dtype, np.floating):
+        return values
+    floats = values.astype(np.float32)
+    fix = "Read the data set with Minari and scale them."
+    check(np.array_equal(floats, values), "states that float32 can hold", f"larger ones at episode {episode}", fix)
+    return floats
+
+
+def from_minari(dataset: "MinariDataset | str", packed: bool = False, download: bool = False) -> Trajectories:
+    """Reads a Minari data set. The last of its T + 1 observations, after which nothing was done, is left out.
+
+    Observations are flattened by gymnasium's own rules (Discrete becomes one-hot, Dict and Tuple are concatenated) and
+    keep their floating point type; integers become float32. Actions must be Discrete, or flatten to real numbers.
+
+    :param dataset: a ``MinariDataset`` or its id
+    :param packed: keep bytes, Atari's RAM for instance, and read them as bits
+    :param download: fetch the data set if it is not on this machine
+    """
+    if isinstance(dataset, str):
+        dataset = _minari().load_dataset(dataset, download=download)
+    observed, acted = dataset.observation_space, dataset.action_space
+    for name, space in (("observations", observed), ("actions", acted)):
+        fix = "Convert the data set with Minari first."
+        check(isinstance(spaces.flatten_space(space), spaces.Box), f"{name} that flatten to a Box", space, fix)
+    discrete = isinstance(acted, spaces.Discrete)
+    if not discrete:
+        real = np.issubdtype(spaces.flatten_space(acted).dtype, np.floating)
+        check(real, "actions that are Discrete or real numbers", acted, "Convert the data set with Minari first.")
+    try:
+        episodes = []
+        for i, episode in enumerate(dataset.iterate_episodes()):
+            T = len(episode.rewards)
+            check(T >= 1, "episodes of at least one step", f"none at episode {i}", "Filter the data set first.")
+            states = _flatten(observed, episode.observations, T + 1)
+            actions = np.asarray(episode.actions) - acted.start if discrete else _flatten(acted, episode.actions, T)
+            episodes.append((states if packed else _floats(states, i), actions))
+        return Trajectories.from_episodes(episodes, int(acted.n) if discrete else None, packed)
+    except ValueError as error:
+        raise ValueError(f"{dataset.id}: {error}") from error
+
+
+def _space(values: torch.Tensor) -> spaces.Box:
+    """Any numbers of that shape and type."""
+    dtype = values.detach().cpu().numpy().dtype
+    low, high = (0, 255) if dtype == np.uint8 else (-np.inf, np.inf)
+    return spaces.Box(low, high, values.shape[2:], dtype.type)
+
+
+def _action_space(data: Trajectories) -> gym.Space:
+    if data.num_actions is not None:
+        return spaces.Discrete(data.num_actions)
+    return _space(_actions(data))
+
+
+def _actions(data: Trajectories) -> torch.Tensor:
+    if data.actions is None:
+        raise ValueError("Expected demonstrations with actions but got none.")
+    return data.actions
+
+
+def to_minari(
+    trajectories: Trajectories,
+    dataset_id: str,
+    env: gym.Env | str | None = None,
+    rewards: torch.Tensor | np.ndarray | None = None,
+    **metadata,
+) -> "MinariDataset":
+    """Writes a Minari data set; :func:`from_minari` reads the same trajectories back, bit for bit and
+    padded to the longest of them.
+
+    Trajectories do not know what came after the last action, why an episode ended, nor, unless told, the rewards. So
+    the last state is written twice, the end as a truncation, and unknown rewards as NaN.
+
+    :param dataset_id: name of the new data set, ``breakout/scripted-v0`` for instance
+    :param env: environment that the demonstrations are from; observations and actions are then written as values of
+        its spaces. Without it, as plain numbers
+    :param rewards: ``(N, T)``, if known
+    :param metadata: for Minari, ``author`` and ``description`` for instance
+    """
+    minari = _minari()
+    from minari.data_collector import EpisodeBuffer
+
+    data = trajectories.to("cpu")
+    if rewards is not None:
+        check(tuple(rewards.shape) == tuple(data.mask.shape), f"rewards {tuple(data.mask.shape)}", tuple(rewards.shape))
+    if isinstance(env, str):
+        env = gym.make(env)
+    observed = _space(data.stored) if env is None else env.observation_space
+    acted = _action_space(data) if env is None else env.action_space
+    buffers = [_buffer(data, i, observed, acted, rewards, EpisodeBuffer) for i in range(len(data))]
+    with warnings.catch_warnings():  # metadata are the caller's choice
+        warnings.filterwarnings("ignore", r".*is set to None|env_spec is None", UserWarning)
+        return minari.create_dataset_from_buffers(
+            dataset_id,
+            buffers,
+            env=env,
+            observation_space=observed,
+            action_space=acted,
+            jpeg_encoding=False,
+            **metadata,
+        )
+
+
+def _buffer(data: Trajectories, i: int, observed: gym.Space, acted: gym.Space, rewards, buffer_class):
+    """Episode ``i`` as Minari wants it."""
+    T = int(data.lengths[i])
+    states, actions = data.stored[i, :T].numpy(), _actions(data)[i, :T].numpy()
+    check(spaces.flatdim(observed) == states.shape[-1], f"states of size {spaces.flatdim(observed)}", states.shape[-1])
+    if isinstance(acted, spaces.Discrete):
+        check(acted.n == data.num_actions, f"{acted.n} discrete actions", data.num_actions, "Is it that environment?")
+        actions = actions + acted.start
+    else:
+        check(not data.discrete, f"an environment with {data.num_actions} discrete actions", acted)
+        actions = _unflatten(acted, actions, "actions", i)
+    return buffer_class(
+        observations=_unflatten(observed, np.concatenate([states, states[-1:]]), "states", i),
+        actions=actions,
+        rewards=np.full(T, np.nan) if rewards is None else np.asarray(rewards[i][:T], dtype=np.float64),
+        terminations=np.zeros(T, dtype=bool),
+        truncations=np.arange(T) == T - 1,
+    )

@@ -1,0 +1,129 @@
+"""Demonstrations drawn from known options, to see whether they are found again."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyro_options.distributions import OptionPath
+from pyro_options.errors import check
+from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination
+
+from .trajectories import Trajectories
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """Demonstrations and the truth behind them.
+
+    ``OptionHMM(policy, termination, "truncated")`` is the model they are from.
+    """
+
+    trajectories: Trajectories
+    options: Tensor  # (N, T) true option of each step
+    switches: Tensor  # (N, T) bits: an option was drawn here, perhaps the same again; true at the first step
+    policy: CategoricalPolicy | GaussianPolicy
+    termination: Termination
+    log_weights: Tensor  # (K,)
+
+    @property
+    def path(self) -> OptionPath:
+        """The prior over paths: what an oracle knows before it sees the actions."""
+        data = self.trajectories
+        return OptionPath(self.log_weights, self.termination(data.states), data.mask)
+
+    def best_options(self) -> Tensor:
+        """The most probable options given everything but themselves, ``(N, T)``: nobody can expect to do better."""
+        data = self.trajectories
+        return self.path.viterbi(self.policy(data.states).component_log_prob(data.actions))[0]
+
+
+def _categorical(state_dim: int, num_options: int, num_actions: int, separation: float) -> CategoricalPolicy:
+    """Each option prefers an action of its own, and another one where the state says so."""
+    policy = CategoricalPolicy(state_dim, num_options, num_actions)
+    heads = policy.heads
+    heads.weight.normal_(0, separation / math.sqrt(state_dim))
+    heads.bias.zero_()
+    k = torch.arange(num_options)
+    heads.bias[k, k % num_actions] = 2 * separation
+    return policy
+
+
+def _gaussian(state_dim: int, num_options: int, action_dim: int, separation: float) -> GaussianPolicy:
+    """Each option acts around a point of its own, the points spread over a circle, and moves with the state."""
+    policy = GaussianPolicy(state_dim, num_options, action_dim)
+    heads = policy.heads
+    heads.weight.normal_(0, 0.3 / math.sqrt(state_dim))
+    heads.bias.zero_()
+    angle = 2 * math.pi * torch.arange(num_options) / num_options
+    heads.bias[:, 0] = torch.cos(angle)
+    if action_dim > 1:
+        heads.bias[:, 1] = torch.sin(angle)
+    policy.log_scale.value.fill_(-math.log(separation))
+    return policy
+
+
+def _termination(state_dim: int, num_options: int, mean_duration: float) -> Termination:
+    """Each option stops in a part of the state space of its own, after ``mean_duration`` steps on average."""
+    termination = Termination(state_dim, num_options)
+    heads, sharpness = termination.heads, 4.0
+    heads.weight.zero_()
+    k = torch.arange(num_options)
+    heads.weight[k, 0, k % state_dim] = sharpness
+    states = torch.special.ndtri((torch.arange(2000) + 0.5) / 2000)
+    low, high = 0.0, 10.0
+    for _ in range(50):  # the threshold that stops at the wanted rate
+        threshold = (low + high) / 2
+        rate = float(torch.sigmoid(sharpness * (states - threshold)).mean())
+        low, high = (threshold, high) if rate > 1 / mean_duration else (low, threshold)
+    heads.bias.fill_(-sharpness * threshold)
+    return termination
+
+
+@torch.no_grad()
+def synthetic_options(
+    num_options: int = 5,
+    num_episodes: int = 200,
+    lengths: tuple[int, int] = (20, 80),
+    state_dim: int = 8,
+    num_actions: int | None = 6,
+    action_dim: int = 2,
+    mean_duration: float = 10.0,
+    separation: float = 5.0,
+    seed: int = 0,
+) -> Synthetic:
+    """Draws demonstrations from an option model with linear policies and terminations.
+
+    States are standard normal, options equally likely.
+
+    :param lengths: shortest and longest episode; lengths are drawn in between
+    :param num_actions: number of discrete actions, at least as many as options to tell them apart; ``None`` for
+        continuous ones
+    :param action_dim: dimensions of a continuous action
+    :param mean_duration: steps between terminations
+    :param separation: how different options are: sharpness of their preferences, or distance over noise
+    :param seed: of everything
+    """
+    check(num_options >= 1, "num_options >= 1", num_options)
+    check(num_episodes >= 1, "num_episodes >= 1", num_episodes)
+    check(1 <= lengths[0] <= lengths[1], "lengths (shortest, longest) with 1 <= shortest <= longest", lengths)
+    check(mean_duration > 2, "mean_duration > 2", mean_duration)
+    check(separation > 0, "separation > 0", separation)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        policy: CategoricalPolicy | GaussianPolicy
+        if num_actions is None:
+            policy = _gaussian(state_dim, num_options, action_dim, separation)
+        else:
+            policy = _categorical(state_dim, num_options, num_actions, separation)
+        policy, termination = policy.requires_grad_(False), _termination(state_dim, num_options, mean_duration)
+        termination.requires_grad_(False)
+        steps = torch.randint(lengths[0], lengths[1] + 1, (num_episodes,))
+        states = torch.randn(num_episodes, int(steps.max()), state_dim)
+        mask = torch.arange(states.shape[1]) < steps.unsqueeze(-1)
+        log_weights = torch.full((num_options,), -math.log(num_options))
+        path = OptionPath(log_weights, termination(states), mask).sample()  # (N, T, K + 1)
+        actions = policy(states, path, mask).sample()
+    trajectories = Trajectories(states, actions, steps, num_actions)
+    return Synthetic(trajectories, path[..., 1:].argmax(-1), path[..., 0] > 0.5, policy, termination, log_weights)

@@ -1,0 +1,69 @@
+"""What a data set of episodes must satisfy. Every refusal names the episode and the fix."""
+
+import torch
+from torch import Tensor
+
+from pyro_options.errors import check
+
+
+def _first(bad: Tensor) -> int:
+    """Index of the first episode with anything bad in it."""
+    return int(bad.flatten(1).any(1).nonzero()[0])
+
+
+def validate_layout(states: Tensor, packed: bool) -> None:
+    """Shape and type of the states."""
+    check(states.dim() == 3, "states of shape (N, T, D)", tuple(states.shape))
+    N, T, D = states.shape
+    check(min(N, T, D) >= 1, "at least one episode, step and state dimension", f"(N, T, D) = {(N, T, D)}")
+    if packed:
+        check(states.dtype == torch.uint8, "packed states of type uint8", states.dtype, "Pack them with pack_bits.")
+    else:
+        fix = "Call .float() on them, or pass packed=True to read bytes as bits."
+        check(states.is_floating_point(), "floating point states", states.dtype, fix)
+
+
+def validate_lengths(lengths: Tensor, N: int, T: int) -> None:
+    """``lengths`` of shape ``(N,)``, each in ``[1, T]``."""
+    check(lengths.shape == (N,), f"lengths of shape ({N},)", tuple(lengths.shape))
+    bad = (lengths < 1) | (lengths > T)
+    if bad.any():
+        i = int(bad.nonzero()[0])
+        fix = "Drop empty episodes first." if lengths[i] < 1 else "Pad states and actions to the longest episode."
+        raise ValueError(f"Expected lengths in [1, {T}] but got {int(lengths[i])} at episode {i}. {fix}")
+
+
+def _validate_finite(values: Tensor, mask: Tensor, name: str) -> None:
+    if not values.is_floating_point():
+        return
+    bad = ~torch.isfinite(values) & mask.unsqueeze(-1)
+    if bad.any():
+        raise ValueError(
+            f"Expected finite {name} but got NaN or infinity at episode {_first(bad)}. Drop or repair that episode."
+        )
+
+
+def validate_states(states: Tensor, mask: Tensor) -> None:
+    """Finite wherever ``mask`` holds."""
+    _validate_finite(states, mask, "states")
+
+
+def validate_actions(actions: Tensor, mask: Tensor, num_actions: int | None) -> None:
+    """Integers ``(N, T)`` in ``[0, num_actions)``, or finite floating point ``(N, T, A)``."""
+    N, T = mask.shape
+    check(actions.shape[:2] == (N, T), f"actions of shape ({N}, {T}, …)", tuple(actions.shape))
+    if actions.is_floating_point():
+        check(actions.dim() == 3, "continuous actions of shape (N, T, A)", tuple(actions.shape))
+        check(actions.shape[-1] >= 1, "at least one action dimension", tuple(actions.shape))
+        check(num_actions is None, "num_actions=None with continuous actions", num_actions)
+        _validate_finite(actions, mask, "actions")
+        return
+    check(actions.dim() == 2, "integer actions of shape (N, T)", tuple(actions.shape))
+    high = num_actions if num_actions is not None else torch.iinfo(actions.dtype).max
+    check(high >= 1, "num_actions >= 1", high)
+    bad = ((actions < 0) | (actions >= high)) & mask
+    if bad.any():
+        raise ValueError(
+            f"Expected actions in [0, {high - 1}] but got {int(actions[bad][0])} at episode {_first(bad)}. "
+            "Check num_actions, or drop that episode."
+        )

@@ -1,0 +1,103 @@
+"""Atari games as the experts and the discovery of options see them: RAM, every fourth frame."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from pyro_options.data import Rollouts, Trajectories, rollout
+from pyro_options.errors import check, choice
+
+from .experts import EXPERTS
+
+
+def _emulator(env: gym.Env) -> Any:
+    check(hasattr(env.unwrapped, "ale"), "an Atari environment", env, "Use make_atari.")
+    return env.unwrapped.ale  # type: ignore[attr-defined]
+
+
+class NoopStart(gym.Wrapper):
+    """Starts each episode after 1 to ``noops`` frames of doing nothing, so that episodes differ.
+
+    Frames, not steps: it goes around the frame skip.
+    """
+
+    def __init__(self, env: gym.Env, noops: int = 30):
+        super().__init__(env)
+        check(noops >= 1, "noops >= 1", noops)
+        self.noops = noops
+
+    def reset(self, *, seed=None, options=None):
+        _, info = self.env.reset(seed=seed, options=options)
+        emulator = _emulator(self.env)
+        for _ in range(self.env.unwrapped.np_random.integers(1, self.noops + 1)):
+            emulator.act(0)
+            if emulator.game_over():
+                self.env.reset()
+        return emulator.getRAM(), info
+
+
+def ram(env: gym.Env, observation: Any = None) -> np.ndarray:
+    """The 128 bytes of RAM: what ``collect(observe=ram)`` records for an agent that looks at pixels."""
+    return _emulator(env).getRAM()
+
+
+def make_atari(
+    game: str, frame_skip: int = 4, noops: int = 30, observation: str = "ram", max_steps: int | None = None, **options
+) -> gym.Env:
+    """``{game}NoFrameskip-v4`` without sticky actions.
+
+    :param game: ``Breakout`` for instance
+    :param frame_skip: frames that each action lasts
+    :param noops: an episode starts after 1 to ``noops`` frames of doing nothing; 0 for none
+    :param observation: ``ram`` for 128 bytes, or ``pixels`` for four grey frames ``(4, 84, 84)`` as agents of the
+        Stable-Baselines3 zoo see them (needs OpenCV)
+    :param max_steps: truncate an episode after so many actions
+    :param options: for :func:`gymnasium.make`, ``render_mode="rgb_array"`` for instance
+    """
+    import ale_py
+
+    choice(observation, "observation", ("ram", "pixels"))
+    check(frame_skip >= 1, "frame_skip >= 1", frame_skip)
+    check(noops >= 0, "noops >= 0", noops)
+    gym.register_envs(ale_py)
+    name = f"{game}NoFrameskip-v4"
+    check(name in gym.registry, "a game that ale-py has", repr(game), "Write it as in Breakout or SpaceInvaders.")
+    if observation == "pixels":
+        env = gym.make(name, frameskip=1, **options)
+        env = gym.wrappers.AtariPreprocessing(env, noop_max=noops, frame_skip=frame_skip)
+        env = gym.wrappers.FrameStackObservation(env, 4)
+    else:
+        env = gym.make(name, obs_type="ram", frameskip=frame_skip, **options)
+        env = NoopStart(env, noops) if noops else env
+    return env if max_steps is None else gym.wrappers.TimeLimit(env, max_steps)
+
+
+def expert_rollouts(
+    game: str,
+    num_episodes: int,
+    max_steps: int | None = 300,
+    seed: int = 0,
+    epsilon: float = 0.01,
+    frame_skip: int = 4,
+    noops: int = 30,
+    progress: bool = False,
+) -> Rollouts:
+    """Episodes of the scripted expert of ``game``, with RAM as packed bits.
+
+    :param game: one of :data:`~pyro_options.envs.experts.EXPERTS`
+    :param max_steps: actions after which an episode is cut; ``None`` plays to the end
+    :param epsilon: chance of a random action at each step
+    """
+    choice(game, "game", EXPERTS)
+    env = make_atari(game, frame_skip, noops)
+    expert = EXPERTS[game](frame_skip)
+    try:
+        return rollout(env, expert, num_episodes, max_steps, seed, epsilon=epsilon, packed=True, progress=progress)
+    finally:
+        env.close()
+
+
+def atari_demonstrations(game: str, num_episodes: int = 100, **options) -> Trajectories:
+    """The trajectories of :func:`expert_rollouts`, which explains every option."""
+    return expert_rollouts(game, num_episodes, **options).trajectories
