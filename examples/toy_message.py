@@ -86,10 +86,10 @@ def train(args: Args) -> tuple[Trainer, dict]:
         MethodConfig(
             guide=args.guide,
             num_options=args.num_options,
-            rule=args.rule,
+            rule=args.rule or "",
             delta=args.delta,
-            birth=args.birth,
-            check_every=args.check_every,
+            birth=args.birth or "",
+            check_every=args.check_every or 0,
             coupled=not args.independent_heads,
         ),
     )

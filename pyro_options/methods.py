@@ -3,13 +3,14 @@
 Models and guides know nothing of each other; this is where they are put together.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyro.nn import PyroModule
 
 from pyro_options.data import Trajectories
 from pyro_options.errors import check, choice
-from pyro_options.growth import DataBirth, EvidenceRule, RandomBirth, SplitBirth, UsageRule
+from pyro_options.growth import Birth, DataBirth, EvidenceRule, RandomBirth, Rule, SplitBirth, UsageRule
 from pyro_options.guides import Exact, Relaxed, ScoreFunction, StraightThrough, weights_guide
 from pyro_options.handlers import GrowthMessenger
 from pyro_options.models import OptionHMM
@@ -24,14 +25,14 @@ GUIDES = {
 }
 
 #: when to grow, given δ
-RULES = {
+RULES: dict[str, Callable[[float], Rule]] = {
     "usage": UsageRule,
     "posterior-usage": lambda delta: UsageRule(delta, measure="posterior"),
     "evidence": lambda delta: EvidenceRule(),
 }
 
 #: how an option starts
-BIRTHS = {"random": RandomBirth, "split": SplitBirth, "data": DataBirth}
+BIRTHS: dict[str, Callable[[], Birth]] = {"random": RandomBirth, "split": SplitBirth, "data": DataBirth}
 
 
 @dataclass(frozen=True)
@@ -66,16 +67,16 @@ class MethodConfig:
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
     coupled: bool = True  # False draws h_t independently of b_t, as the paper's encoder does
-    rule: str | None = None  # usage (the paper's), posterior-usage or evidence; None is the guide's default
+    rule: str = ""  # usage (the paper's), posterior-usage or evidence; "" is the guide's default
     delta: float = 0.5
-    birth: str | None = None  # random (the paper's), split or data; None is the guide's default
-    check_every: int | None = None  # epochs between growth checks; None is the guide's default
+    birth: str = ""  # random (the paper's), split or data; "" is the guide's default
+    check_every: int = 0  # epochs between growth checks; 0 is the guide's default
 
     def __post_init__(self) -> None:
         choice(self.guide, "guide", GUIDES)
         defaults = GROWTH_DEFAULTS[self.guide]
         for name in ("rule", "birth", "check_every"):
-            if getattr(self, name) is None:
+            if not getattr(self, name):
                 object.__setattr__(self, name, getattr(defaults, name))
         choice(self.rule, "rule", RULES)
         choice(self.birth, "birth", BIRTHS)

@@ -1,9 +1,12 @@
 """Pictures, in one style: colour-blind safe, readable in a paper column and on a slide. Each draws on given axes."""
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 #: Okabe-Ito first, then darker and lighter steps of the same hues for many options
@@ -12,7 +15,7 @@ PALETTE = (
     *("#004266", "#8F6200", "#00563F", "#7D3F63", "#A9D8F4", "#7F3700", "#A39A1E", "#BFBFBF"),
 )
 
-STYLE = {
+STYLE: Any = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
@@ -45,13 +48,13 @@ def growth_timeline(ax: Axes, num_options: list[int], growth_epochs: list[int], 
     if target is not None:
         ax.axhline(target, color="0.5", linestyle="--", linewidth=1, label=f"options needed: {target}")
     ax.set(xlabel="epoch", ylabel="number of options K", title="Growth", ylim=(0, max(num_options) + 1))
-    ax.yaxis.get_major_locator().set_params(integer=True)
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(loc="lower right")
 
 
 def usage_bars(ax: Axes, usage: Tensor) -> None:
     """Share of steps that each option explains."""
-    options = np.arange(len(usage))
+    options = range(len(usage))
     ax.bar(options, 100 * usage.numpy(), color=[option_color(k) for k in options])
     ax.set(xlabel="option", ylabel="steps in use (%)", title="Usage", xticks=options)
 
@@ -91,7 +94,9 @@ def segmentation_strip(ax: Axes, options: Tensor, lengths: Tensor, actions: Tens
     if actions is not None and T <= 20:
         for i in range(N):
             for t in range(int(lengths[i])):
-                ax.text(t, i, int(actions[i, t]), ha="center", va="center", fontsize=9, color="white", weight="bold")
+                ax.text(
+                    t, i, str(int(actions[i, t])), ha="center", va="center", fontsize=9, color="white", weight="bold"
+                )
 
 
 def recovered_options(ax: Axes, needed: list[int], recovered: list[int], success: list[bool]) -> None:

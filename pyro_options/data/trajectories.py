@@ -22,9 +22,9 @@ _HEADER = ("format", "packed", "acts", "num_actions")
 
 
 def _integers(values: ArrayLike, name: str) -> Tensor:
-    values = torch.as_tensor(values)
-    check(not values.is_floating_point(), f"integer {name}", values.dtype)
-    return values.long()
+    tensor = torch.as_tensor(values)
+    check(not tensor.is_floating_point(), f"integer {name}", tensor.dtype)
+    return tensor.long()
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

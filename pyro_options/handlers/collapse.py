@@ -1,6 +1,7 @@
 """Sum a latent site out of a model."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pyro.poutine.messenger import Messenger
 
@@ -16,7 +17,7 @@ class CollapseMessenger(Messenger):
     def __init__(self, sites: Mapping[str, str]):
         super().__init__()
         self.sites = dict(sites)
-        self._latents: dict[str, object] = {}
+        self._latents: dict[str, Any] = {}
 
     def _pyro_sample(self, msg):
         if msg["name"] in self.sites:
