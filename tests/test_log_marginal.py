@@ -38,7 +38,7 @@ def beyond(K):
 
 def fading(K):
     """Each step alone is harmless; what the steps lose together is not."""
-    log_weights = torch.where(torch.arange(K) > 0, -500.0, 0.0).double()
+    log_weights = torch.where(torch.arange(K) > 0, -800.0, 0.0).double()
     slowly = -400 * (torch.arange(K) == 0) * torch.ones(N, T, 1, dtype=torch.float64)
     return log_weights, torch.full((N, T, K), -600.0, dtype=torch.float64), slowly
 

@@ -4,14 +4,12 @@ Two implementations that agree to rounding: plain torch, for any device, and a c
 numba is installed (``pip install "pyro-options[fast]"``).
 """
 
-import importlib
-import threading
-from functools import cache
-from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from pyro_options.threads import compilable, kernels, share
 
 from .messages import NEVER, Messages, backward_messages, forward_messages, step_posterior
 
@@ -45,18 +43,10 @@ class TorchLogMarginal(torch.autograd.Function):
         return starts.sum(0) * grad, stop_grad * grad, (stays + starts) * grad
 
 
-@cache
 def _kernel():
     """The compiled kernel, or ``None`` without numba."""
-    try:
-        return importlib.import_module(".marginal_kernel", __package__).log_marginal
-    except ImportError:
-        return None
-
-
-def _fits_kernel(*tensors: Tensor) -> bool:
-    kinds = {(x.device.type, x.dtype) for x in tensors}
-    return kinds in ({("cpu", torch.float32)}, {("cpu", torch.float64)}) and _kernel() is not None
+    module = kernels("pyro_options.distributions.marginal_kernel")
+    return None if module is None else module.log_marginal
 
 
 class _Results(NamedTuple):
@@ -70,7 +60,7 @@ class _Results(NamedTuple):
 
 
 def _run_kernel(log_weights, logits, emission, mask, gradients: bool, starts: bool = False) -> _Results:
-    """Runs the kernel on equal shares of the episodes, one a thread, with as many threads as torch uses."""
+    """Value, and gradients and starts if asked for, of flat batches."""
     N, T, K = emission.shape
     if mask is None:
         mask = torch.ones((N, T), dtype=torch.bool)
@@ -81,17 +71,8 @@ def _run_kernel(log_weights, logits, emission, mask, gradients: bool, starts: bo
         emission.new_empty((N * gradients, T, K)),
         emission.new_empty((N * starts, T, K)),
     )
-    inputs = [x.detach().contiguous().numpy() for x in (log_weights, logits, emission, mask)]
-    outputs = [x.numpy() for x in results]
-    shares = max(1, min(torch.get_num_threads(), N, emission.numel() // _THREAD_WORK))
-    edges = [N * i // shares for i in range(shares + 1)]
-    calls = [(*inputs, first, last, *outputs) for first, last in pairwise(edges)]
-    threads = [threading.Thread(target=_kernel(), args=call) for call in calls[1:]]
-    for thread in threads:
-        thread.start()
-    _kernel()(*calls[0])
-    for thread in threads:
-        thread.join()
+    inputs = (x.contiguous() for x in (log_weights, logits, emission, mask))
+    share(_kernel(), N, emission.numel() // _THREAD_WORK, *inputs, *results)
     return results
 
 
@@ -143,7 +124,7 @@ def log_marginal(log_weights: Tensor, termination_logits: Tensor, emission: Tens
     :param mask: ``(..., T)``
     """
     tensors = (log_weights, termination_logits, emission)
-    if not _fits_kernel(*tensors):
+    if not compilable(*tensors) or _kernel() is None:
         logits, emission = mask_out(termination_logits, emission, mask)
         return TorchLogMarginal.apply(log_weights, logits.movedim(-2, 0), emission.movedim(-2, 0))
     flat = _flat(*tensors, mask)
@@ -160,7 +141,7 @@ def path_posterior(
     Differentiable any number of times when a gradient is needed, which takes plain torch.
     """
     tensors = (log_weights, termination_logits, emission)
-    if _fits_kernel(*tensors) and not _needs_gradient(*tensors):
+    if compilable(*tensors) and _kernel() is not None and not _needs_gradient(*tensors):
         results = _run_kernel(*_flat(*tensors, mask), gradients=True, starts=True)
         shape = emission.shape
         return results.grad_emission.reshape(shape), results.starts.reshape(shape), results.value.reshape(shape[:-2])

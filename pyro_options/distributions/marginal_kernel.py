@@ -3,8 +3,7 @@ r"""The exact marginal of an option path and all its gradients, compiled for the
 One pass forward and one backward per episode, in float64 whatever the inputs are, each step scaled to a sum or maximum
 of one. With emissions divided by their largest at the step, a predicted probability or a backward message that fell
 below ``FAINT`` is the only way to lose anything to underflow; an episode in which that happens (weights or
-terminations beyond :math:`e^{-640}`) is done again in log space. Everything releases the GIL and nothing starts
-threads: the caller splits the episodes.
+terminations beyond :math:`e^{-640}`) is done again in log space.
 
 Shapes: ``log_weights (N, K)``, ``logits`` and ``emission`` ``(N, T, K)``, ``mask (N, T)``; a masked step is the
 identity. Results are written to ``value (N,)``, unless empty to the gradients, shaped like the inputs (that of the
@@ -16,44 +15,12 @@ import math
 import numba
 import numpy as np
 
+from pyro_options.compiled import PLAIN, SUMS, exp
+
 FAINT = 1e-280
-_LOG2E = 1 / math.log(2.0)
-_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-_ROUND = 1.5 * 2.0**52  # adding it leaves the nearest integer in the low bits
-_PLAIN = {"nogil": True, "cache": True, "error_model": "numpy"}
-_SUMS = {**_PLAIN, "fastmath": {"reassoc", "contract", "nsz", "arcp"}}  # infinities and NaN keep their meaning
 
 
-@numba.njit(**_PLAIN, fastmath={"contract"})
-def _exp(x, scratch, out):
-    """exp of flat ``x <= 0``, to 2e-16, in loops that vectorize as the library's exp does not; NaN stays NaN."""
-    for i in range(x.size):
-        v = -700.0 if x[i] < -700.0 else x[i]
-        out[i] = v
-        scratch[i] = v * _LOG2E + _ROUND
-    for i in range(x.size):
-        k = scratch[i] - _ROUND
-        r = (out[i] - k * _LN2_HIGH) - k * _LN2_LOW
-        p = 1 / 479001600
-        p = p * r + 1 / 39916800
-        p = p * r + 1 / 3628800
-        p = p * r + 1 / 362880
-        p = p * r + 1 / 40320
-        p = p * r + 1 / 5040
-        p = p * r + 1 / 720
-        p = p * r + 1 / 120
-        p = p * r + 1 / 24
-        p = p * r + 1 / 6
-        p = p * r + 0.5
-        out[i] = (p * r + 1) * r + 1
-    exponent = scratch.view(np.int64)
-    for i in range(x.size):
-        exponent[i] = (exponent[i] + 1023) << 52
-    for i in range(x.size):
-        out[i] *= scratch[i]
-
-
-@numba.njit(**_PLAIN)
+@numba.njit(**PLAIN)
 def _probabilities(logits, emission, mask, likelihood, stop, stay, scratch):
     """Likelihoods relative to the best option, ψ and 1 - ψ of one episode. Returns the sum of what was divided out."""
     T, K = emission.shape
@@ -68,11 +35,11 @@ def _probabilities(logits, emission, mask, likelihood, stop, stay, scratch):
             total += best
         for k in range(K):
             x[t, k] = emission[t, k] - best if mask[t] else 0.0
-    _exp(x.reshape(-1), scratch, likelihood.reshape(-1))
+    exp(x.reshape(-1), scratch, likelihood.reshape(-1))
     for t in range(T):
         for k in range(K):
             x[t, k] = -abs(logits[t, k]) if mask[t] else 0.0
-    _exp(x.reshape(-1), scratch, stop.reshape(-1))
+    exp(x.reshape(-1), scratch, stop.reshape(-1))
     for t in range(T):
         for k in range(K):
             small = stop[t, k]
@@ -83,7 +50,7 @@ def _probabilities(logits, emission, mask, likelihood, stop, stay, scratch):
     return total
 
 
-@numba.njit(**_SUMS)
+@numba.njit(**SUMS)
 def _forward(weights, likelihood, stop, stay, mask, alpha, switch):
     """Filtered probabilities ``alpha[t]`` and the mass that switches on entering t. Returns log-sum and faintness."""
     T, K = likelihood.shape
@@ -117,7 +84,7 @@ def _forward(weights, likelihood, stop, stay, mask, alpha, switch):
     return total + math.log(product), faintest
 
 
-@numba.njit(**_SUMS)
+@numba.njit(**SUMS)
 def _backward(
     weights, likelihood, stop, stay, mask, alpha, switch, beta, grad_weights, grad_logits, grad_emission, starts
 ):
@@ -171,13 +138,13 @@ def _backward(
     return faintest
 
 
-@numba.njit(**_PLAIN)
+@numba.njit(**PLAIN)
 def _log_sigmoid(x):
     x = np.float64(x)
     return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
 
 
-@numba.njit(**_PLAIN)
+@numba.njit(**PLAIN)
 def _log_add(a, b):
     high = max(a, b)
     if high == -math.inf:
@@ -185,7 +152,7 @@ def _log_add(a, b):
     return high + math.log1p(math.exp(min(a, b) - high))
 
 
-@numba.njit(**_PLAIN)
+@numba.njit(**PLAIN)
 def _log_forward(log_weights, logits, emission, mask, alpha, switch):
     """As :func:`_forward`, in log space and unscaled."""
     T, K = emission.shape
@@ -210,7 +177,7 @@ def _log_forward(log_weights, logits, emission, mask, alpha, switch):
     return value
 
 
-@numba.njit(**_PLAIN)
+@numba.njit(**PLAIN)
 def _log_backward(
     value, log_weights, logits, emission, mask, alpha, switch, beta, grad_weights, grad_logits, grad_emission, starts
 ):
@@ -240,9 +207,9 @@ def _log_backward(
                 beta[k] = _log_add(log_stay + beta[k], log_stop + restart)
 
 
-@numba.njit(**_PLAIN)
+@numba.njit(**PLAIN)
 def log_marginal(
-    log_weights, logits, emission, mask, first, last, value, grad_weights, grad_logits, grad_emission, starts
+    first, last, log_weights, logits, emission, mask, value, grad_weights, grad_logits, grad_emission, starts
 ):
     """Episodes ``first`` to ``last - 1``."""
     T, K = emission.shape[1:]
