@@ -1,9 +1,10 @@
 """Growable layers and the networks built on them."""
 
-from .encoder import PathEncoder, reverse_episodes
+from .backward_lstm import reverse_episodes
+from .encoder import PathEncoder
 from .growable import Growable, GrowableHeads, GrowableInput, growables
 from .mlp import mlp, output_size
-from .policy import CategoricalPolicy, GaussianPolicy, Termination
+from .policy import CategoricalPolicy, GaussianPolicy, Termination, option_heads
 
 __all__ = [
     "CategoricalPolicy",
@@ -15,6 +16,7 @@ __all__ = [
     "Termination",
     "growables",
     "mlp",
+    "option_heads",
     "output_size",
     "reverse_episodes",
 ]
