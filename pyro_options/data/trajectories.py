@@ -148,12 +148,14 @@ class Trajectories:
         """Size of an encoded action: number of discrete actions, or dimensions of a continuous one."""
         return self.num_actions if self.discrete else self.actions.shape[-1]
 
+    def encoded_actions(self) -> Tensor:
+        """Actions, one-hot if discrete, ``(N, T, A)``."""
+        actions = one_hot(self.actions, self.num_actions) if self.discrete else self.actions
+        return actions.to(self.states.dtype)
+
     def steps(self) -> Tensor:
-        """States and actions (one-hot if discrete) side by side, ``(N, T, D + A)``."""
-        actions = self.actions
-        if self.discrete:
-            actions = one_hot(actions, self.num_actions)
-        return torch.cat([self.states, actions.to(self.states.dtype)], -1)
+        """States and encoded actions side by side, ``(N, T, D + A)``."""
+        return torch.cat([self.states, self.encoded_actions()], -1)
 
     def __len__(self) -> int:
         return len(self.states)

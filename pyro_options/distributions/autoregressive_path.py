@@ -64,14 +64,14 @@ class AutoregressivePath(TorchDistribution):
 
     def _draw(self) -> Tensor:
         T, width = self.event_shape
-        context = self.context.movedim(-2, 0)  # (T, ..., H)
+        context = self.context  # (..., T, H)
         shape = (T, *self.batch_shape)
         logistic = _gumbel(context, (*shape, 1)) - _gumbel(context, (*shape, 1))
         noise = torch.cat([logistic, _gumbel(context, (*shape, width - 1))], -1)
         previous = context.new_zeros((*self.batch_shape, width))
         steps, logits = [], []
-        for t in range(T):
-            logits.append(self.decoder(context[t], previous))
+        for t, now in enumerate(context.unbind(-2)):  # indexing step by step would make T gradients of the whole
+            logits.append(self.decoder(now, previous))
             b, h = self._discretize(logits[t] + noise[t])
             if t == 0:
                 b = torch.ones_like(b)

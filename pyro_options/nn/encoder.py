@@ -7,21 +7,9 @@ from torch import Tensor, nn
 
 from pyro_options.errors import check
 
+from .backward_lstm import backward_lstm
 from .growable import GrowableHeads, GrowableInput
 from .mlp import mlp, output_size
-
-
-def reverse_episodes(steps: Tensor, mask: Tensor) -> Tensor:
-    """Each episode backwards, its padding left at the end. Its own inverse.
-
-    :param steps: ``(N, T, D)``
-    :param mask: ``(N, T)``
-    """
-    T = mask.shape[-1]
-    time = torch.arange(T, device=mask.device)
-    lengths = mask.sum(-1, keepdim=True)
-    index = torch.where(mask, lengths - 1 - time, time)
-    return steps.gather(-2, index.unsqueeze(-1).expand(steps.shape))
 
 
 class PathEncoder(nn.Module):
@@ -48,8 +36,10 @@ class PathEncoder(nn.Module):
         super().__init__()
         check(num_options >= 1, "num_options >= 1", num_options)
         check(len(hidden) >= 1, "at least one hidden layer in the decoder", list(hidden))
-        self.network = nn.Identity() if network is None else network
-        self.lstm = nn.LSTM(output_size(self.network, step_dim), lstm_size, batch_first=True)
+        self.network = network
+        self.lstm = nn.LSTM(
+            step_dim if network is None else output_size(network, step_dim), lstm_size, batch_first=True
+        )
         self.from_lstm = nn.Linear(lstm_size, hidden[0])
         self.from_weights = GrowableInput(num_options, hidden[0])
         self.from_termination = nn.Linear(1, hidden[0], bias=False)
@@ -62,10 +52,16 @@ class PathEncoder(nn.Module):
     def num_options(self) -> int:
         return self.option_head.num_components
 
-    def context(self, steps: Tensor, mask: Tensor, log_weights: Tensor) -> Tensor:
-        """``(N, T, H)``: all that the decoder needs besides the previous step of the path."""
-        backwards, _ = self.lstm(reverse_episodes(self.network(steps), mask))
-        return self.from_lstm(reverse_episodes(backwards, mask)) + self.from_weights(torch.exp(log_weights))
+    def context(self, steps: Tensor | Sequence[Tensor], mask: Tensor, log_weights: Tensor) -> Tensor:
+        """``(N, T, H)``: all that the decoder needs besides the previous step of the path.
+
+        :param steps: states and actions side by side ``(N, T, step_dim)``, or one after the other as several tensors,
+            which spares a copy of wide states
+        """
+        parts = (steps,) if isinstance(steps, Tensor) else tuple(steps)
+        if self.network is not None:
+            parts = (self.network(torch.cat(parts, -1)),)
+        return self.from_lstm(backward_lstm(self.lstm, parts, mask)) + self.from_weights(torch.exp(log_weights))
 
     def decoder(self) -> "PathDecoder":
         """The autoregressive part, its weights laid out for one product per layer and step."""
