@@ -44,3 +44,17 @@ def exp(x, scratch, out):
         exponent[i] = (exponent[i] + 1023) << 52
     for i in range(x.size):
         out[i] *= scratch[i]
+
+
+@numba.njit(**SUMS)
+def add_product(vector, matrix, out):
+    """``out += vector @ matrix``, four rows of the matrix at a time."""
+    rows, columns = matrix.shape
+    whole = rows - rows % 4
+    for j in range(0, whole, 4):
+        a, b, c, d = vector[j], vector[j + 1], vector[j + 2], vector[j + 3]
+        for i in range(columns):
+            out[i] += (a * matrix[j, i] + b * matrix[j + 1, i]) + (c * matrix[j + 2, i] + d * matrix[j + 3, i])
+    for j in range(whole, rows):
+        for i in range(columns):
+            out[i] += vector[j] * matrix[j, i]

@@ -77,6 +77,16 @@ class PathDecoder:
     def __init__(self, previous: Tensor, rest: nn.Module, head_weight: Tensor, head_bias: Tensor):
         self.previous, self.rest, self.head_weight, self.head_bias = previous, rest, head_weight, head_bias
 
+    def layers(self) -> tuple[Tensor, ...] | None:
+        """Weights for a compiled loop: of the previous step, then weight and bias of each layer, the heads last."""
+        if not isinstance(self.rest, nn.Sequential):
+            return None
+        linear = [layer for layer in self.rest if isinstance(layer, nn.Linear)]
+        if [type(layer) for layer in self.rest] != [nn.Linear, nn.ReLU] * len(linear):
+            return None
+        middle = [tensor for layer in linear for tensor in (layer.weight, layer.bias)]
+        return self.previous, *middle, self.head_weight, self.head_bias
+
     def __call__(self, context: Tensor, previous: Tensor) -> Tensor:
         """:param context: ``(..., H)`` :param previous: ``(..., K + 1)`` :returns: logits ``(..., K + 1)``"""
         hidden = self.rest(torch.relu(context + nn.functional.linear(previous, self.previous)))

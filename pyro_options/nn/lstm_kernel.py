@@ -7,21 +7,7 @@ Shapes: ``gates (N, T, 4H)``, what the inputs and biases add to the gates, in to
 import numba
 import numpy as np
 
-from pyro_options.compiled import PLAIN, SUMS, exp
-
-
-@numba.njit(**SUMS)
-def _add_product(vector, matrix, out):
-    """``out += vector @ matrix``, four rows of the matrix at a time."""
-    rows, columns = matrix.shape
-    whole = rows - rows % 4
-    for j in range(0, whole, 4):
-        a, b, c, d = vector[j], vector[j + 1], vector[j + 2], vector[j + 3]
-        for i in range(columns):
-            out[i] += (a * matrix[j, i] + b * matrix[j + 1, i]) + (c * matrix[j + 2, i] + d * matrix[j + 3, i])
-    for j in range(whole, rows):
-        for i in range(columns):
-            out[i] += vector[j] * matrix[j, i]
+from pyro_options.compiled import PLAIN, add_product, exp
 
 
 @numba.njit(**PLAIN)
@@ -54,7 +40,7 @@ def forward(first, last, gates, weight, lengths, squashed, cells, hidden):
         for t in range(end - 1, -1, -1):
             squashed[n, t] = gates[n, t]
             if t + 1 < end:
-                _add_product(hidden[n, t + 1], weight, squashed[n, t])
+                add_product(hidden[n, t + 1], weight, squashed[n, t])
             _squash(squashed[n, t], small, work, scratch, 2 * H, 3 * H)
             s = squashed[n, t]
             for j in range(H):
@@ -95,4 +81,4 @@ def backward(first, last, grad_hidden, weight, lengths, squashed, cells, grad_ga
                 grad[3 * H + j] = by_hidden * tanh_cell[j] * o * (1 - o)
                 from_cell[j] = by_cell * f
             from_hidden[:] = 0.0
-            _add_product(grad, weight, from_hidden)
+            add_product(grad, weight, from_hidden)
