@@ -5,6 +5,7 @@ from .encoder import PathEncoder
 from .growable import Growable, GrowableHeads, GrowableInput, growables
 from .mlp import mlp, output_size
 from .policy import CategoricalPolicy, GaussianPolicy, Termination, option_heads
+from .varying import VaryingInputs
 
 __all__ = [
     "CategoricalPolicy",
@@ -14,6 +15,7 @@ __all__ = [
     "GrowableInput",
     "PathEncoder",
     "Termination",
+    "VaryingInputs",
     "growables",
     "mlp",
     "option_heads",

@@ -10,6 +10,7 @@ from pyro_options.errors import check
 from .backward_lstm import backward_lstm
 from .growable import GrowableHeads, GrowableInput
 from .mlp import mlp, output_size
+from .varying import VaryingInputs
 
 
 class PathEncoder(nn.Module):
@@ -23,6 +24,7 @@ class PathEncoder(nn.Module):
     :param lstm_size: hidden units of the LSTM
     :param hidden: widths of the decoder, at least one
     :param network: your own network on each step, ``(..., step_dim) -> (..., features)``, ahead of the LSTM
+    :param inputs: reads the states, the first entries of a step, in place of the LSTM or the network
     """
 
     def __init__(
@@ -32,11 +34,14 @@ class PathEncoder(nn.Module):
         lstm_size: int = 32,
         hidden: Sequence[int] = (32, 32),
         network: nn.Module | None = None,
+        inputs: VaryingInputs | None = None,
     ):
         super().__init__()
         check(num_options >= 1, "num_options >= 1", num_options)
         check(len(hidden) >= 1, "at least one hidden layer in the decoder", list(hidden))
-        self.network = network
+        self.network, self.inputs = network, inputs
+        if inputs is not None:
+            step_dim += len(inputs.index) - inputs.state_dim
         self.lstm = nn.LSTM(
             step_dim if network is None else output_size(network, step_dim), lstm_size, batch_first=True
         )
@@ -59,6 +64,9 @@ class PathEncoder(nn.Module):
             which spares a copy of wide states
         """
         parts = (steps,) if isinstance(steps, Tensor) else tuple(steps)
+        if self.inputs is not None:
+            states, *rest = parts[0].split([self.inputs.state_dim, parts[0].shape[-1] - self.inputs.state_dim], -1)
+            parts = self.inputs(states), *(part for part in (*rest, *parts[1:]) if part.shape[-1])
         if self.network is not None:
             parts = (self.network(torch.cat(parts, -1)),)
         return self.from_lstm(backward_lstm(self.lstm, parts, mask)) + self.from_weights(torch.exp(log_weights))

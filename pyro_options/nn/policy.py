@@ -43,11 +43,6 @@ class _OptionHeads(nn.Module):
     def num_options(self) -> int:
         return self.heads.num_components
 
-    @property
-    def reads_states(self) -> bool:
-        """Whether the heads see the state itself, with no network ahead of them."""
-        return isinstance(self.network, nn.Sequential) and len(self.network) == 0
-
     def outputs(self, states: Tensor) -> Tensor:
         """``(..., T, K, out)``."""
         return self.heads(self.network(states))
@@ -124,8 +119,8 @@ class Termination(_OptionHeads):
 def option_heads(policy: nn.Module, termination: nn.Module, states: Tensor) -> tuple[Callable, Tensor]:
     """What every option would do in these states: the actions, as a function of path and mask, and logit ψ.
 
-    The same as calling the two in turn. Linear layers on the same wide state share one product, because reading the
-    states costs as much as multiplying them.
+    The same as calling the two in turn. Linear layers on the same wide features, those of one network or the state
+    itself, share one product, because reading the features costs as much as multiplying them.
     """
 
     def actions(path=None, mask: Tensor | None = None) -> TorchDistribution:
@@ -133,11 +128,12 @@ def option_heads(policy: nn.Module, termination: nn.Module, states: Tensor) -> t
 
     if not (isinstance(policy, _OptionHeads) and isinstance(termination, _OptionHeads)):
         return actions, termination(states)
-    if not (policy.reads_states and termination.reads_states):
+    networks = policy.network, termination.network
+    if networks[0] is not networks[1] and not all(isinstance(x, nn.Sequential) and len(x) == 0 for x in networks):
         return actions, termination(states)
-    heads = policy.heads, termination.heads
+    features, heads = networks[0](states), (policy.heads, termination.heads)
     weight = torch.cat([head.weight.flatten(0, 1) for head in heads])
     bias = torch.cat([head.bias.flatten() for head in heads])
-    parts = nn.functional.linear(states, weight, bias).split([head.bias.numel() for head in heads], -1)
+    parts = nn.functional.linear(features, weight, bias).split([head.bias.numel() for head in heads], -1)
     chosen, stop = (part.unflatten(-1, head.bias.shape) for part, head in zip(parts, heads))
     return lambda path=None, mask=None: policy.distribution(chosen, path, mask), termination.logits(stop)
