@@ -27,7 +27,7 @@ import torch
 from marginals import MISSING, autograd_loop, discrete_hmm, emission_of, inputs, jax_contenders, ours, with_gradient
 from memory import peak_megabytes
 from naive import naive_step
-from steps import Shape, floor, svi_step, trainer
+from steps import BITS, Shape, floor, svi_step, trainer
 from timing import race
 
 from pyro_options.growth import grow
@@ -65,15 +65,16 @@ class Report(dict):
         )
 
 
-def measure_steps(report: Report, shape: Shape, num_actions: Iterable[int], rounds: int) -> None:
-    for A in num_actions:
-        shape = Shape(shape.episodes, shape.steps, A, shape.options)
+def measure_steps(report: Report, shapes: Iterable[Shape], rounds: int) -> None:
+    """Steps of each guide against the floor; with fewer than all bits varying, the floor still multiplies them all."""
+    for shape in shapes:
+        where = f"A{shape.actions}" + (f"/bits{shape.varying}" if shape.varying < BITS else "")
         batch = shape.batch()
-        contenders = {f"floor/A{A}": floor(shape, batch)}
-        contenders |= {f"{guide}/A{A}": svi_step(guide, shape, batch) for guide in GUIDES}
+        contenders = {f"floor/{where}": floor(shape, batch)}
+        contenders |= {f"{guide}/{where}": svi_step(guide, shape, batch) for guide in GUIDES}
         report.times(race(contenders, rounds))
         for guide in GUIDES:
-            report.ratio(f"{guide}/floor/A{A}", f"{guide}/A{A}", f"floor/A{A}")
+            report.ratio(f"{guide}/floor/{where}", f"{guide}/{where}", f"floor/{where}")
 
 
 def measure_naive(report: Report, shape: Shape, rounds: int) -> None:
@@ -207,7 +208,7 @@ def plot(report: Report, path: Path) -> None:
 def quick() -> Report:
     """A minute's worth of the same ratios on small shapes."""
     report, shape = Report(), Shape(32, 100)
-    measure_steps(report, shape, (4,), 15)
+    measure_steps(report, [shape], 15)
     measure_naive(report, Shape(32, 30), 3)
     measure_marginals(report, [(32, 100, 8)], 15)
     measure_discrete_hmm(report, [(32, 100, 8)], 10)
@@ -220,7 +221,7 @@ def full() -> Report:
     sizes = (128, 300, 8), (128, 1000, 8), (128, 300, 32)
     measure_marginals(report, sizes, 10)
     measure_discrete_hmm(report, [(128, 100, 8), *sizes, (128, 300, 2)], 3)
-    measure_steps(report, shape, (4, 18), 7)
+    measure_steps(report, [shape, Shape(actions=18), Shape(varying=228)], 7)
     measure_rest(report, shape, 5)
     measure_scaling(report, 3)
     measure_memory(report)

@@ -21,11 +21,13 @@ class Shape:
     steps: int = 300
     actions: int = 4
     options: int = 7
+    varying: int = BITS
 
     def batch(self) -> Trajectories:
-        """Random bits and actions: none of the bits is constant, so none is free."""
+        """Random bits and actions; with ``varying=BITS`` none of the bits is constant, so none is free."""
         generator = torch.Generator().manual_seed(0)
         states = torch.randint(2, (self.episodes, self.steps, BITS), dtype=torch.uint8, generator=generator)
+        states[..., torch.randperm(BITS, generator=generator)[self.varying :]] = 1
         actions = torch.randint(self.actions, (self.episodes, self.steps), generator=generator)
         return Trajectories(states.float(), actions, num_actions=self.actions)
 
@@ -52,7 +54,9 @@ def floor(shape: Shape, batch: Trajectories) -> Callable[[], None]:
 def trainer(guide: str, shape: Shape, batch: Trajectories, grows: bool = False) -> Trainer:
     """A method of the library in the paper's Atari setting: linear heads, an LSTM of 32 units in the encoder."""
     K = shape.options
-    method = assemble(batch, MethodConfig(guide, num_options=None if grows else K, initial_options=K, hidden=()))
+    options = {"num_options": None if grows else K, "initial_options": K}
+    config = MethodConfig(guide, **options, hidden=(), skip_constant=shape.varying < BITS)
+    method = assemble(batch, config)
     config = TrainConfig(learning_rate=1e-3, progress=False, device="cpu")
     return Trainer(method.model, method.guide, batch, config)
 
