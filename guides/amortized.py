@@ -35,7 +35,7 @@ class _Amortized(PyroModule):
     def forward(self, episodes: Trajectories) -> None:
         log_weights = self.weights()
         encoder = self.encoder  # every look at a submodule registers its parameters with Pyro: look once
-        context = encoder.context(episodes.steps(), episodes.mask, log_weights)
+        context = encoder.context((episodes.states, episodes.encoded_actions()), episodes.mask, log_weights)
         index = torch.arange(len(episodes), device=context.device)
         with pyro.plate("episodes", episodes.population, subsample=index):
             pyro.sample("path", self.path(encoder, context, episodes.mask), infer=self.infer(context, episodes))

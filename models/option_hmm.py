@@ -8,6 +8,7 @@ from torch import nn
 from pyro_options.data import Trajectories
 from pyro_options.distributions import OptionPath
 from pyro_options.errors import check
+from pyro_options.nn import option_heads
 
 from .high_level import high_level_prior
 
@@ -45,15 +46,16 @@ class OptionHMM(PyroModule):
 
     def path(self, log_weights: torch.Tensor, episodes: Trajectories) -> OptionPath:
         """The prior over paths in these episodes."""
-        path = OptionPath(log_weights, self.termination(episodes.states), episodes.mask)
-        # The guide draws the path and accounts for its gradient; without this TraceGraph_ELBO would track the replayed
-        # value through every operation of the model a second time, at twice the cost of a step.
-        return path.has_rsample_(True)
+        return OptionPath(log_weights, self.termination(episodes.states), episodes.mask)
 
     def forward(self, episodes: Trajectories):
-        policy = self.policy  # every look at a submodule registers its parameters with Pyro: look once
+        policy, mask = self.policy, episodes.mask  # every look at a submodule registers its parameters: look once
         log_weights = self.high_level(policy.num_options)  # (K,)
+        actions, termination_logits = option_heads(policy, self.termination, episodes.states)
         index = torch.arange(len(episodes), device=episodes.states.device)
         with pyro.plate("episodes", episodes.population, subsample=index):
-            path = pyro.sample("path", self.path(log_weights, episodes))
-            return pyro.sample("actions", policy(episodes.states, path, episodes.mask), obs=episodes.actions)
+            # The guide draws the path and accounts for its gradient; without this TraceGraph_ELBO would track the
+            # replayed value through every operation of the model a second time, at twice the cost of a step.
+            prior = OptionPath(log_weights, termination_logits, mask).has_rsample_(True)
+            path = pyro.sample("path", prior)
+            return pyro.sample("actions", actions(path, mask), obs=episodes.actions)

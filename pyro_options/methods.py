@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyro.nn import PyroModule
+from torch import nn
 
 from pyro_options.data import Trajectories
 from pyro_options.errors import check, choice
@@ -14,7 +15,7 @@ from pyro_options.growth import Birth, DataBirth, EvidenceRule, RandomBirth, Rul
 from pyro_options.guides import Exact, Relaxed, ScoreFunction, StraightThrough, weights_guide
 from pyro_options.handlers import GrowthMessenger
 from pyro_options.models import OptionHMM
-from pyro_options.nn import CategoricalPolicy, GaussianPolicy, PathEncoder, Termination
+from pyro_options.nn import CategoricalPolicy, GaussianPolicy, PathEncoder, Termination, VaryingInputs, mlp
 
 #: every guide by the name that a command line takes
 GUIDES = {
@@ -64,6 +65,7 @@ class MethodConfig:
     point: bool = False  # a point estimate of the weights instead of a posterior
     alpha: float = 1.0
     hidden: tuple[int, ...] = (16, 16)  # shared state network; () is a linear layer per option
+    skip_constant: bool = False  # leave out entries of a state that never vary in the data
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
     coupled: bool = True  # False draws h_t independently of b_t, as the paper's encoder does
@@ -130,9 +132,13 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
     """Model, guide and growth handler of a config, sized for ``data``."""
     check(data.actions is not None, "demonstrations with actions", "none")
     K = config.initial_options if config.num_options is None else config.num_options
-    policy = (CategoricalPolicy if data.discrete else GaussianPolicy)(data.state_dim, K, data.action_dim, config.hidden)
-    model = OptionHMM(policy, Termination(data.state_dim, K, config.hidden), config.prior, config.alpha)
-    guide = _guide(data, K, config)
+    inputs = VaryingInputs.from_states(data.states, data.mask) if config.skip_constant else None
+    policy = (CategoricalPolicy if data.discrete else GaussianPolicy)(
+        data.state_dim, K, data.action_dim, config.hidden, _network(inputs, config)
+    )
+    termination = Termination(data.state_dim, K, config.hidden, _network(inputs, config))
+    model = OptionHMM(policy, termination, config.prior, config.alpha)
+    guide = _guide(data, K, config, inputs)
     if config.num_options is not None:
         return Method(model, guide, None)
     rule, birth = RULES[config.rule](config.delta), BIRTHS[config.birth]()
@@ -140,10 +146,17 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
     return Method(model, guide, growth)
 
 
-def _guide(data: Trajectories, num_options: int, config: MethodConfig) -> PyroModule:
+def _network(inputs: VaryingInputs | None, config: MethodConfig) -> nn.Module | None:
+    """The state network behind a selection of inputs; ``None`` for what a policy makes itself."""
+    if inputs is None or not config.hidden:
+        return inputs
+    return nn.Sequential(inputs, *mlp(len(inputs.index), config.hidden)[0])
+
+
+def _guide(data: Trajectories, num_options: int, config: MethodConfig, inputs: VaryingInputs | None) -> PyroModule:
     weights = weights_guide(config.prior, num_options, config.point)
     if config.guide == "exact":
         return Exact(weights)
     step_dim = data.state_dim + data.action_dim
-    encoder = PathEncoder(step_dim, num_options, config.lstm_size, config.encoder_hidden)
+    encoder = PathEncoder(step_dim, num_options, config.lstm_size, config.encoder_hidden, inputs=inputs)
     return GUIDES[config.guide](weights, encoder, coupled=config.coupled)

@@ -21,6 +21,7 @@ from pyro_options.nn import (
     PathEncoder,
     Termination,
     growables,
+    option_heads,
     reverse_episodes,
 )
 
@@ -467,3 +468,24 @@ def test_a_truncated_posterior_gives_all_the_mass_away(posterior):
 def test_bad_arguments_say_what_was_expected(bad):
     with pytest.raises(ValueError, match="Expected"):
         bad()
+
+
+@pytest.mark.parametrize("hidden", [(), (5,)], ids=["linear", "network"])
+@pytest.mark.parametrize("kind", [CategoricalPolicy, GaussianPolicy])
+def test_heads_in_one_product_equal_policy_and_termination_apart(kind, hidden):
+    policy, termination = kind(6, 3, 2, hidden), Termination(6, 3, hidden, initial_logit=-1.5)
+    states, path = torch.randn(4, 5, 6), torch.rand(4, 5, 4)
+    actions, logits = option_heads(policy, termination, states)
+    value = policy(states, path).sample()
+    assert_close(logits, termination(states))
+    assert_close(actions(path).log_prob(value), policy(states, path).log_prob(value))
+
+
+def test_heads_of_any_other_policy_are_called_as_they_are():
+    class Doubled(nn.Module):
+        def forward(self, states, path, mask):
+            return 2 * states
+
+    actions, logits = option_heads(Doubled(), nn.Identity(), torch.ones(1, 2, 3))
+    assert_close(actions(None, None), torch.full((1, 2, 3), 2.0))
+    assert_close(logits, torch.ones(1, 2, 3))

@@ -201,12 +201,16 @@ class Trajectories:
             raise ValueError("Expected demonstrations with actions but got none. Use them before without_actions().")
         return self.actions
 
-    def steps(self) -> Tensor:
-        """States and actions (one-hot if discrete) side by side, ``(N, T, D + A)``."""
-        states, actions = self.states, self._given_actions()
+    def encoded_actions(self) -> Tensor:
+        """Actions, one-hot if discrete, ``(N, T, A)``."""
+        actions = self._given_actions()
         if self.num_actions is not None:
             actions = one_hot(actions, self.num_actions)
-        return torch.cat([states, actions.to(states.dtype)], -1)
+        return actions.to(torch.get_default_dtype() if self.packed else self.stored.dtype)
+
+    def steps(self) -> Tensor:
+        """States and encoded actions side by side, ``(N, T, D + A)``."""
+        return torch.cat([self.states, self.encoded_actions()], -1)
 
     def unpack(self) -> "Trajectories":
         """The same episodes with floating point states."""

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn.functional import logsigmoid, one_hot, pad
 
+from .decoder_draw import can_draw, draw
+
 
 class Decoder(Protocol):
     """Maps the context of a step and the path before it to the logits of its termination and option."""
@@ -41,6 +43,7 @@ class AutoregressivePath(TorchDistribution):
 
     arg_constraints: ClassVar[dict] = {}
     support = constraints.independent(constraints.real, 2)
+    discrete = True
 
     def __init__(self, decoder: Decoder, context: Tensor, num_options: int, mask=None, coupled: bool = True):
         self.decoder, self.context, self.step_mask, self.coupled = decoder, context, mask, coupled
@@ -64,14 +67,18 @@ class AutoregressivePath(TorchDistribution):
 
     def _draw(self) -> Tensor:
         T, width = self.event_shape
-        context = self.context.movedim(-2, 0)  # (T, ..., H)
+        context = self.context  # (..., T, H)
         shape = (T, *self.batch_shape)
         logistic = _gumbel(context, (*shape, 1)) - _gumbel(context, (*shape, 1))
         noise = torch.cat([logistic, _gumbel(context, (*shape, width - 1))], -1)
+        if self.batch_shape and can_draw(self.decoder, context):
+            temperature = getattr(self, "temperature", 1.0)
+            self._drawn = draw(self.decoder, context, noise.movedim(0, -2), temperature, self.coupled, self.discrete)
+            return self._drawn[0]
         previous = context.new_zeros((*self.batch_shape, width))
         steps, logits = [], []
-        for t in range(T):
-            logits.append(self.decoder(context[t], previous))
+        for t, now in enumerate(context.unbind(-2)):  # indexing step by step would make T gradients of the whole
+            logits.append(self.decoder(now, previous))
             b, h = self._discretize(logits[t] + noise[t])
             if t == 0:
                 b = torch.ones_like(b)
@@ -119,6 +126,7 @@ class RelaxedAutoregressivePath(AutoregressivePath):
     """
 
     has_rsample = True
+    discrete = False
 
     def __init__(self, decoder, context, num_options, mask=None, coupled=True, temperature: float = 1.0):
         if not temperature > 0:
@@ -144,6 +152,8 @@ class RelaxedAutoregressivePath(AutoregressivePath):
 
 class StraightThroughPath(RelaxedAutoregressivePath):
     """Discrete samples whose gradient is that of the relaxation."""
+
+    discrete = True
 
     def _discretize(self, noisy):
         soft = super()._discretize(noisy)

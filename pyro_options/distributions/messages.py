@@ -4,8 +4,8 @@ The transition is diagonal plus rank one, so a step costs O(K):
 
 .. math:: \alpha_t = \pi_t \odot [(1-\psi_t)\odot\alpha_{t-1} + \eta\,\langle\psi_t, \alpha_{t-1}\rangle]
 
-Everything here is plain differentiable torch; :class:`LogMarginal` replaces the backward pass by the posterior itself
-(Fisher's identity). Shapes: ``log_weights (..., K)``, ``termination_logits`` and ``emission`` ``(T, ..., K)``.
+Everything here is plain differentiable torch; :mod:`~pyro_options.distributions.log_marginal` replaces the backward
+pass by the posterior itself. Shapes: ``log_weights (..., K)``, ``termination_logits`` and ``emission`` ``(T, ..., K)``.
 Padded steps must carry ``emission = 0`` and ``termination_logits = NEVER``, which make a step the identity.
 """
 
@@ -87,28 +87,3 @@ def step_posterior(
     first_start = torch.softmax(log_weights + ahead[:1], -1)
     none = torch.zeros_like(first_start)
     return StepPosterior(*(torch.cat([first, rest]) for first, rest in zip((none, first_start, none), later)))
-
-
-class LogMarginal(torch.autograd.Function):
-    """``log p(actions | weights)`` of shape ``(...)``, whose gradient is the posterior over paths."""
-
-    @staticmethod
-    def forward(ctx, log_weights, termination_logits, emission):
-        forward = forward_messages(log_weights, termination_logits, emission)
-        ctx.save_for_backward(log_weights, termination_logits, emission, *forward)
-        return forward.log_normalizer.sum(0)
-
-    @staticmethod
-    def backward(ctx, grad):
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "log_marginal cannot be differentiated twice. Use posterior(emission).log_marginal instead."
-            )
-        log_weights, termination_logits, emission, *forward = ctx.saved_tensors
-        backward = backward_messages(log_weights, termination_logits, emission)
-        stays, starts, stops = step_posterior(log_weights, termination_logits, emission, Messages(*forward), backward)
-        psi = torch.sigmoid(termination_logits)
-        grad = grad.unsqueeze(-1)
-        stop_grad = torch.zeros_like(stops)
-        stop_grad[1:] = stops[1:] * (1 - psi[1:]) - stays[1:] * psi[1:]
-        return starts.sum(0) * grad, stop_grad * grad, (stays + starts) * grad

@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn.functional import logsigmoid, one_hot
 
+from .log_marginal import log_marginal, mask_out, path_posterior
 from .logspace import safe_log
-from .messages import NEVER, LogMarginal, backward_messages, forward_messages, step_posterior
+from .messages import forward_messages
 
 
 @dataclass(frozen=True)
@@ -101,22 +102,28 @@ class OptionPath(TorchDistribution):
     def _masked(self, per_step: Tensor) -> Tensor:
         return per_step if self.step_mask is None else torch.where(self.step_mask, per_step, torch.zeros_like(per_step))
 
-    def _time_major(self, emission: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Weights, termination logits and emission as the messages want them, padding made the identity."""
-        logits = self.termination_logits
+    def _broadcast(self, emission: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Weights, termination logits, emission and mask of one common batch shape."""
+        logits, mask = self.termination_logits, self.step_mask
         if emission.shape[-2:] != logits.shape[-2:]:
             raise ValueError(
                 f"Expected an emission of shape (..., T, K) = (..., {logits.shape[-2]}, {logits.shape[-1]}) but got "
                 f"{tuple(emission.shape)}."
             )
-        if self.step_mask is not None:
-            mask = self.step_mask.unsqueeze(-1)
-            logits = torch.where(mask, logits, torch.full_like(logits, NEVER))
-            emission = torch.where(mask, emission, torch.zeros_like(emission))
         shape = torch.broadcast_shapes(self.batch_shape, emission.shape[:-2])
-        emission = emission.expand(shape + emission.shape[-2:]).movedim(-2, 0)
-        logits = logits.expand(shape + logits.shape[-2:]).movedim(-2, 0)
-        return self.log_weights.expand(shape + self.log_weights.shape[-1:]), logits, emission
+        log_weights, logits = self.log_weights.expand(shape + (-1,)), logits.expand(shape + (-1, -1))
+        return (
+            log_weights,
+            logits,
+            emission.expand(shape + (-1, -1)),
+            mask if mask is None else mask.expand(shape + (-1,)),
+        )
+
+    def _time_major(self, emission: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Weights, termination logits and emission as the messages want them, padding made the identity."""
+        log_weights, logits, emission, mask = self._broadcast(emission)
+        logits, emission = mask_out(logits, emission, mask)
+        return log_weights, logits.movedim(-2, 0), emission.movedim(-2, 0)
 
     def sample(self, sample_shape=torch.Size()):
         shape = torch.Size(sample_shape) + self.batch_shape
@@ -167,18 +174,11 @@ class OptionPath(TorchDistribution):
 
         :param emission: ``log π_k(a_t | s_t)`` of shape ``(..., T, K)``
         """
-        return LogMarginal.apply(*self._time_major(emission))
+        return log_marginal(*self._broadcast(emission))
 
     def posterior(self, emission: Tensor) -> PathPosterior:
         """Marginals of the path given the actions; differentiable any number of times."""
-        inputs = self._time_major(emission)
-        forward = forward_messages(*inputs)
-        stays, starts, _ = step_posterior(*inputs, forward, backward_messages(*inputs))
-        stays, starts = stays.movedim(0, -2), starts.movedim(0, -2)
-        if self.step_mask is not None:
-            keep = self.step_mask.unsqueeze(-1)
-            stays, starts = stays * keep, starts * keep
-        return PathPosterior(stays + starts, starts, forward.log_normalizer.sum(0))
+        return PathPosterior(*path_posterior(*self._broadcast(emission)))
 
     def viterbi(self, emission: Tensor) -> tuple[Tensor, Tensor]:
         """The most probable option sequence, terminations summed out, and its joint log-probability with the actions.

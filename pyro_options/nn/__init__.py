@@ -1,9 +1,11 @@
 """Growable layers and the networks built on them."""
 
-from .encoder import PathEncoder, reverse_episodes
+from .backward_lstm import reverse_episodes
+from .encoder import PathEncoder
 from .growable import Growable, GrowableHeads, GrowableInput, growables
 from .mlp import mlp, output_size
-from .policy import CategoricalPolicy, GaussianPolicy, Termination
+from .policy import CategoricalPolicy, GaussianPolicy, Termination, option_heads
+from .varying import VaryingInputs
 
 __all__ = [
     "CategoricalPolicy",
@@ -13,8 +15,10 @@ __all__ = [
     "GrowableInput",
     "PathEncoder",
     "Termination",
+    "VaryingInputs",
     "growables",
     "mlp",
+    "option_heads",
     "output_size",
     "reverse_episodes",
 ]

@@ -7,21 +7,10 @@ from torch import Tensor, nn
 
 from pyro_options.errors import check
 
+from .backward_lstm import backward_lstm
 from .growable import GrowableHeads, GrowableInput
 from .mlp import mlp, output_size
-
-
-def reverse_episodes(steps: Tensor, mask: Tensor) -> Tensor:
-    """Each episode backwards, its padding left at the end. Its own inverse.
-
-    :param steps: ``(N, T, D)``
-    :param mask: ``(N, T)``
-    """
-    T = mask.shape[-1]
-    time = torch.arange(T, device=mask.device)
-    lengths = mask.sum(-1, keepdim=True)
-    index = torch.where(mask, lengths - 1 - time, time)
-    return steps.gather(-2, index.unsqueeze(-1).expand(steps.shape))
+from .varying import VaryingInputs
 
 
 class PathEncoder(nn.Module):
@@ -35,6 +24,7 @@ class PathEncoder(nn.Module):
     :param lstm_size: hidden units of the LSTM
     :param hidden: widths of the decoder, at least one
     :param network: your own network on each step, ``(..., step_dim) -> (..., features)``, ahead of the LSTM
+    :param inputs: reads the states, the first entries of a step, in place of the LSTM or the network
     """
 
     def __init__(
@@ -44,12 +34,17 @@ class PathEncoder(nn.Module):
         lstm_size: int = 32,
         hidden: Sequence[int] = (32, 32),
         network: nn.Module | None = None,
+        inputs: VaryingInputs | None = None,
     ):
         super().__init__()
         check(num_options >= 1, "num_options >= 1", num_options)
         check(len(hidden) >= 1, "at least one hidden layer in the decoder", list(hidden))
-        self.network = nn.Identity() if network is None else network
-        self.lstm = nn.LSTM(output_size(self.network, step_dim), lstm_size, batch_first=True)
+        self.network, self.inputs = network, inputs
+        if inputs is not None:
+            step_dim += len(inputs.index) - inputs.state_dim
+        self.lstm = nn.LSTM(
+            step_dim if network is None else output_size(network, step_dim), lstm_size, batch_first=True
+        )
         self.from_lstm = nn.Linear(lstm_size, hidden[0])
         self.from_weights = GrowableInput(num_options, hidden[0])
         self.from_termination = nn.Linear(1, hidden[0], bias=False)
@@ -62,10 +57,19 @@ class PathEncoder(nn.Module):
     def num_options(self) -> int:
         return self.option_head.num_components
 
-    def context(self, steps: Tensor, mask: Tensor, log_weights: Tensor) -> Tensor:
-        """``(N, T, H)``: all that the decoder needs besides the previous step of the path."""
-        backwards, _ = self.lstm(reverse_episodes(self.network(steps), mask))
-        return self.from_lstm(reverse_episodes(backwards, mask)) + self.from_weights(torch.exp(log_weights))
+    def context(self, steps: Tensor | Sequence[Tensor], mask: Tensor, log_weights: Tensor) -> Tensor:
+        """``(N, T, H)``: all that the decoder needs besides the previous step of the path.
+
+        :param steps: states and actions side by side ``(N, T, step_dim)``, or one after the other as several tensors,
+            which spares a copy of wide states
+        """
+        parts = (steps,) if isinstance(steps, Tensor) else tuple(steps)
+        if self.inputs is not None:
+            states, *rest = parts[0].split([self.inputs.state_dim, parts[0].shape[-1] - self.inputs.state_dim], -1)
+            parts = self.inputs(states), *(part for part in (*rest, *parts[1:]) if part.shape[-1])
+        if self.network is not None:
+            parts = (self.network(torch.cat(parts, -1)),)
+        return self.from_lstm(backward_lstm(self.lstm, parts, mask)) + self.from_weights(torch.exp(log_weights))
 
     def decoder(self) -> "PathDecoder":
         """The autoregressive part, its weights laid out for one product per layer and step."""
@@ -80,6 +84,16 @@ class PathDecoder:
 
     def __init__(self, previous: Tensor, rest: nn.Module, head_weight: Tensor, head_bias: Tensor):
         self.previous, self.rest, self.head_weight, self.head_bias = previous, rest, head_weight, head_bias
+
+    def layers(self) -> tuple[Tensor, ...] | None:
+        """Weights for a compiled loop: of the previous step, then weight and bias of each layer, the heads last."""
+        if not isinstance(self.rest, nn.Sequential):
+            return None
+        linear = [layer for layer in self.rest if isinstance(layer, nn.Linear)]
+        if [type(layer) for layer in self.rest] != [nn.Linear, nn.ReLU] * len(linear):
+            return None
+        middle = [tensor for layer in linear for tensor in (layer.weight, layer.bias)]
+        return self.previous, *middle, self.head_weight, self.head_bias
 
     def __call__(self, context: Tensor, previous: Tensor) -> Tensor:
         """:param context: ``(..., H)`` :param previous: ``(..., K + 1)`` :returns: logits ``(..., K + 1)``"""

@@ -1,8 +1,9 @@
 """Low-level policies and terminations: a state network, then one head per option."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
+from pyro.distributions import TorchDistribution
 from torch import Tensor, nn
 
 from pyro_options.distributions import CategoricalActions, GaussianActions
@@ -55,8 +56,12 @@ class CategoricalPolicy(_OptionHeads):
         super().__init__(state_dim, num_options, num_actions, hidden, network)
         self.num_actions = num_actions
 
+    def distribution(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> CategoricalActions:
+        """Actions from what the heads gave."""
+        return CategoricalActions(outputs, path, mask)
+
     def forward(self, states: Tensor, path: Tensor | None = None, mask: Tensor | None = None) -> CategoricalActions:
-        return CategoricalActions(self.outputs(states), path, mask)
+        return self.distribution(self.outputs(states), path, mask)
 
 
 class _LogScale(Growable, nn.Module):
@@ -84,9 +89,12 @@ class GaussianPolicy(_OptionHeads):
         self.action_dim, self.min_log_scale = action_dim, min_log_scale
         self.log_scale = _LogScale(num_options, action_dim)
 
+    def distribution(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> GaussianActions:
+        """Actions from what the heads gave."""
+        return GaussianActions(outputs, self.log_scale().clamp(min=self.min_log_scale), path, mask)
+
     def forward(self, states: Tensor, path: Tensor | None = None, mask: Tensor | None = None) -> GaussianActions:
-        log_scale = self.log_scale().clamp(min=self.min_log_scale)
-        return GaussianActions(self.outputs(states), log_scale, path, mask)
+        return self.distribution(self.outputs(states), path, mask)
 
 
 class Termination(_OptionHeads):
@@ -99,5 +107,33 @@ class Termination(_OptionHeads):
         super().__init__(state_dim, num_options, 1, hidden, network)
         self.initial_logit = initial_logit
 
+    def logits(self, outputs: Tensor) -> Tensor:
+        """``(..., T, K)`` from what the heads gave."""
+        logits = outputs.squeeze(-1)
+        return logits + self.initial_logit if self.initial_logit else logits
+
     def forward(self, states: Tensor) -> Tensor:
-        return self.outputs(states).squeeze(-1) + self.initial_logit
+        return self.logits(self.outputs(states))
+
+
+def option_heads(policy: nn.Module, termination: nn.Module, states: Tensor) -> tuple[Callable, Tensor]:
+    """What every option would do in these states: the actions, as a function of path and mask, and logit ψ.
+
+    The same as calling the two in turn. Linear layers on the same wide features, those of one network or the state
+    itself, share one product, because reading the features costs as much as multiplying them.
+    """
+
+    def actions(path=None, mask: Tensor | None = None) -> TorchDistribution:
+        return policy(states, path, mask)
+
+    if not (isinstance(policy, _OptionHeads) and isinstance(termination, _OptionHeads)):
+        return actions, termination(states)
+    networks = policy.network, termination.network
+    if networks[0] is not networks[1] and not all(isinstance(x, nn.Sequential) and len(x) == 0 for x in networks):
+        return actions, termination(states)
+    features, heads = networks[0](states), (policy.heads, termination.heads)
+    weight = torch.cat([head.weight.flatten(0, 1) for head in heads])
+    bias = torch.cat([head.bias.flatten() for head in heads])
+    parts = nn.functional.linear(features, weight, bias).split([head.bias.numel() for head in heads], -1)
+    chosen, stop = (part.unflatten(-1, head.bias.shape) for part, head in zip(parts, heads))
+    return lambda path=None, mask=None: policy.distribution(chosen, path, mask), termination.logits(stop)

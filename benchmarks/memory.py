@@ -1,0 +1,60 @@
+"""Peak resident memory of a job in a process of its own. Run by ``run.py``: ``python benchmarks/memory.py JOB``."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+
+def peak_megabytes(job: str) -> float:
+    """The peak of a fresh interpreter that does one of :data:`JOBS`."""
+    result = subprocess.run([sys.executable, Path(__file__), job], capture_output=True, text=True, check=True)
+    return float(result.stdout.split()[-1])
+
+
+def _marginal(peer: str, T: int) -> None:
+    import marginals
+
+    *parameters, actions = marginals.inputs(128, T, 8)
+    if peer == "discretehmm":
+        marginals.with_gradient(lambda *x: marginals.discrete_hmm(*x, actions), tuple(parameters))()
+    else:
+
+        def exact(log_weights, logits, action_logits):
+            return marginals.ours(log_weights, logits, marginals.emission_of(action_logits, actions))
+
+        marginals.with_gradient(exact, tuple(parameters))()
+
+
+def _training(guide: str) -> None:
+    """Two steps on 1000 trajectories of 1000 RAM states, which stay packed until a batch needs them."""
+    from dataclasses import replace
+
+    import numpy as np
+    import torch
+    from steps import Shape, trainer
+
+    from pyro_options.data import Trajectories
+
+    packed = np.random.default_rng(0).integers(256, size=(1000, 1000, 128), dtype=np.uint8)
+    actions = torch.randint(4, (1000, 1000))
+    training = None
+    for rows in np.arange(256).reshape(2, 128):
+        states = torch.from_numpy(np.unpackbits(packed[rows], axis=-1)).float()
+        batch = replace(Trajectories(states, actions[rows], num_actions=4, validate=False), population=1000)
+        training = trainer(guide, Shape(128, 1000), batch[:1]) if training is None else training
+        training.step(batch)
+        del states, batch
+
+
+JOBS = {
+    "import": lambda: __import__("pyro_options.methods"),
+    "exact/T1000": lambda: _marginal("exact", 1000),
+    "discretehmm/T1000": lambda: _marginal("discretehmm", 1000),
+    "training/exact": lambda: _training("exact"),
+    "training/relaxed": lambda: _training("relaxed"),
+}
+
+if __name__ == "__main__":
+    JOBS[sys.argv[1]]()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)

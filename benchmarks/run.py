@@ -1,0 +1,249 @@
+"""How fast a training step is, as ratios measured in one process by contenders that take turns.
+
+Run::
+
+    python benchmarks/run.py                 # everything; a quarter of an hour
+    python benchmarks/run.py --quick         # what CI guards; a minute
+    python benchmarks/run.py --json FILE     # the numbers: ratios, and raw times under seconds/…
+
+The *floor* is what no method can do without: the product of the states with all policy and termination heads, a scalar
+loss, backward, Adam. A ratio ``a/b`` is the time of a over the time of b; small is good. dynamax and jax take part if
+they are installed: ``pip install "pyro-options[bench]"``.
+
+There is no log-depth scan. A step of the recursion is diagonal plus rank one, but a product of two steps is a full
+matrix: an associative scan does O(T K^2) memory and O(T K^3) work where the loop does O(T K), which the rows against
+``DiscreteHMM`` (it runs exactly that scan) show at every length. With one compiled loop per episode and more episodes
+than cores there is nothing left to run in parallel.
+"""
+
+import argparse
+import itertools
+import json
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from marginals import MISSING, autograd_loop, discrete_hmm, emission_of, inputs, jax_contenders, ours, with_gradient
+from memory import peak_megabytes
+from naive import naive_step
+from steps import BITS, Shape, floor, svi_step, trainer
+from timing import race
+
+from pyro_options.growth import grow
+
+#: the most that a ratio may be
+BARS = {
+    "exact/floor/A4": 1.25,
+    "exact/floor/A18": 1.25,
+    "relaxed/floor/A4": 2.5,
+    "relaxed/floor/A18": 2.5,
+    "relaxed/naive": 0.1,
+    "exact/T1000/T100": 11.0,
+    "relaxed/T1000/T100": 11.0,
+    "exact/K32/K4": 9.0,
+    "memory/exact/discretehmm/T1000": 1.0,
+}
+GUIDES = ("exact", "relaxed")
+
+
+class Report(dict):
+    """A flat mapping of names to numbers: ratios, and raw figures under ``seconds/`` and ``megabytes/``."""
+
+    def times(self, seconds: dict[str, float]) -> None:
+        for name, value in seconds.items():
+            self[f"seconds/{name}"] = value
+
+    def ratio(self, name: str, ours: str, theirs: str, unit: str = "seconds") -> None:
+        self[name] = self[f"{unit}/{ours}"] / self[f"{unit}/{theirs}"]
+        bar = 1.0 if name.startswith(("marginal/", "exact/discretehmm")) else BARS.get(name)
+        verdict = "" if bar is None else f"   at most {bar:g}: {'yes' if self[name] <= bar else 'NO'}"
+        own, other = self[f"{unit}/{ours}"], self[f"{unit}/{theirs}"]
+        scale, symbol = (1e3, "ms") if unit == "seconds" else (1, "MB")
+        print(
+            f"{name:36s}{self[name]:8.3f}   ({own * scale:9.2f} / {other * scale:9.2f} {symbol}){verdict}", flush=True
+        )
+
+
+def measure_steps(report: Report, shapes: Iterable[Shape], rounds: int) -> None:
+    """Steps of each guide against the floor; with fewer than all bits varying, the floor still multiplies them all."""
+    for shape in shapes:
+        where = f"A{shape.actions}" + (f"/bits{shape.varying}" if shape.varying < BITS else "")
+        batch = shape.batch()
+        contenders = {f"floor/{where}": floor(shape, batch)}
+        contenders |= {f"{guide}/{where}": svi_step(guide, shape, batch) for guide in GUIDES}
+        report.times(race(contenders, rounds))
+        for guide in GUIDES:
+            report.ratio(f"{guide}/floor/{where}", f"{guide}/{where}", f"floor/{where}")
+
+
+def measure_naive(report: Report, shape: Shape, rounds: int) -> None:
+    batch = shape.batch()
+    steps = {guide: svi_step(guide, shape, batch) for guide in GUIDES}
+    report.times(race({**steps, "naive": naive_step(shape, batch)}, rounds))
+    for guide in GUIDES:
+        report.ratio(f"{guide}/naive", guide, "naive")
+
+
+def measure_marginals(report: Report, shapes: Iterable[tuple[int, int, int]], rounds: int) -> None:
+    """Value and gradients given emissions, against jitted JAX and plain autograd."""
+    for N, T, K in shapes:
+        log_weights, logits, action_logits, actions = inputs(N, T, K)
+        parameters = log_weights, logits, emission_of(action_logits, actions).detach().requires_grad_()
+        contenders = {"ours": with_gradient(ours, parameters), "autograd": with_gradient(autograd_loop, parameters)}
+        others = jax_contenders(*parameters)
+        contenders |= others
+        values = {name: float(run()[0]) for name, run in contenders.items()}
+        assert all(abs(value / values["ours"] - 1) < 1e-4 for value in values.values()), values
+        where = f"{N}x{T}x{K}"
+        report.times({f"marginal/{name}/{where}": value for name, value in race(contenders, rounds).items()})
+        for name in contenders:
+            if name != "ours":
+                report.ratio(f"marginal/{name}/{where}", f"marginal/ours/{where}", f"marginal/{name}/{where}")
+        if not others:
+            print(f"dynamax and jax: {MISSING}")
+
+
+def measure_discrete_hmm(report: Report, shapes: Iterable[tuple[int, int, int]], rounds: int) -> None:
+    """Value and gradients given action logits, against Pyro's HMM."""
+    for N, T, K in shapes:
+        *parameters, actions = inputs(N, T, K)
+
+        def exact(log_weights, logits, action_logits, actions=actions):
+            return ours(log_weights, logits, emission_of(action_logits, actions))
+
+        def hmm(log_weights, logits, action_logits, actions=actions):
+            return discrete_hmm(log_weights, logits, action_logits, actions)
+
+        runs = {"exact": with_gradient(exact, tuple(parameters)), "discretehmm": with_gradient(hmm, tuple(parameters))}
+        assert abs(float(runs["exact"]()[0]) / float(runs["discretehmm"]()[0]) - 1) < 1e-4
+        where = f"T{T}" if K == 8 else f"T{T}/K{K}"
+        report.times({f"{name}/marginal/{where}": value for name, value in race(runs, rounds).items()})
+        report.ratio(f"exact/discretehmm/{where}", f"exact/marginal/{where}", f"discretehmm/marginal/{where}")
+
+
+def measure_scaling(report: Report, rounds: int) -> None:
+    """Steps along T, K and the batch size, each with the others at the paper's."""
+    axes = {
+        "T": [Shape(steps=T) for T in (100, 300, 1000)],
+        "K": [Shape(options=K) for K in (2, 4, 8, 16, 32)],
+        "N": [Shape(episodes=N) for N in (32, 64, 128)],
+    }
+    for axis, shapes in axes.items():
+        for shape in shapes:
+            size = {"T": shape.steps, "K": shape.options, "N": shape.episodes}[axis]
+            batch = shape.batch()
+            contenders = {f"{guide}/{axis}{size}": svi_step(guide, shape, batch) for guide in GUIDES}
+            report.times(race(contenders, rounds))
+            del batch, contenders
+    for guide, (more, less) in itertools.product(GUIDES, (("T1000", "T100"), ("K32", "K4"), ("N128", "N32"))):
+        report.ratio(f"{guide}/{more}/{less}", f"{guide}/{more}", f"{guide}/{less}")
+
+
+def measure_rest(report: Report, shape: Shape, rounds: int) -> None:
+    """A growth event and the making of a batch, against a training step."""
+    batch = shape.batch()
+    growing, half = trainer("exact", shape, batch, grows=True), len(batch) // 2
+    growing.step(batch)
+    contenders = {
+        "step": svi_step("exact", shape, batch),
+        "grow": lambda: grow([growing.model, growing.guide], 1, growing.optimizer),
+        "loading": lambda: list(batch.minibatches(half, torch.Generator())),
+    }
+    report.times(race(contenders, rounds))
+    report.ratio("grow/step", "grow", "step")
+    report.ratio("loading/step", "loading", "step")
+
+
+def measure_memory(report: Report) -> None:
+    for job in ("import", "exact/T1000", "discretehmm/T1000", "training/exact", "training/relaxed"):
+        report[f"megabytes/{job}"] = peak_megabytes(job)
+    report.ratio("memory/exact/discretehmm/T1000", "exact/T1000", "discretehmm/T1000", "megabytes")
+    for guide in GUIDES:
+        peak = report[f"megabytes/training/{guide}"]
+        verdict = "yes" if peak < 2048 else "NO"
+        print(f"{guide}, 1000 trajectories of 1000 steps: peak {peak:.0f} MB   under 2048: {verdict}")
+
+
+def profile(shape: Shape) -> None:
+    """Where the time of a step goes."""
+    batch = shape.batch()
+    for guide in GUIDES:
+        step = svi_step(guide, shape, batch)
+        step()
+        with torch.profiler.profile() as record:
+            step()
+        rows = sorted(record.key_averages(), key=lambda row: -row.self_cpu_time_total)
+        total = sum(row.self_cpu_time_total for row in rows)
+        print(f"\nwhere a step of {guide} goes")
+        for row in rows[:10]:
+            print(f"  {row.self_cpu_time_total / total:6.1%}  {row.count:6d} calls  {row.key[:60]}")
+
+
+def plot(report: Report, path: Path) -> None:
+    """Time of a step along T, K and batch size, on logarithmic axes with a line of slope one."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    titles = {"T": "steps in an episode", "K": "options", "N": "episodes in a batch"}
+    figure, panels = plt.subplots(1, 3, figsize=(10, 3), constrained_layout=True)
+    for axis, panel in zip(titles, panels):
+        for guide in GUIDES:
+            prefix = f"seconds/{guide}/{axis}"
+            points = sorted((int(key[len(prefix) :]), value) for key, value in report.items() if key.startswith(prefix))
+            sizes, seconds = zip(*points)
+            panel.loglog(sizes, seconds, "o-", label=guide)
+        panel.loglog(sizes, [seconds[-1] * size / sizes[-1] for size in sizes], ":", color="gray", label="linear")
+        panel.set(xlabel=titles[axis], xticks=sizes, xticklabels=sizes)
+        panel.minorticks_off()
+    panels[0].set_ylabel("seconds per SVI step")
+    panels[0].legend(frameon=False)
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, dpi=150)
+    print(f"saved {path}")
+
+
+def quick() -> Report:
+    """A minute's worth of the same ratios on small shapes."""
+    report, shape = Report(), Shape(32, 100)
+    measure_steps(report, [shape], 15)
+    measure_naive(report, Shape(32, 30), 3)
+    measure_marginals(report, [(32, 100, 8)], 15)
+    measure_discrete_hmm(report, [(32, 100, 8)], 10)
+    measure_rest(report, shape, 10)
+    return report
+
+
+def full() -> Report:
+    report, shape = Report(), Shape()
+    sizes = (128, 300, 8), (128, 1000, 8), (128, 300, 32)
+    measure_marginals(report, sizes, 10)
+    measure_discrete_hmm(report, [(128, 100, 8), *sizes, (128, 300, 2)], 3)
+    measure_steps(report, [shape, Shape(actions=18), Shape(varying=228)], 7)
+    measure_rest(report, shape, 5)
+    measure_scaling(report, 3)
+    measure_memory(report)
+    measure_naive(report, shape, 1)
+    plot(report, Path(__file__).parent / "results" / "scaling.png")
+    profile(shape)
+    return report
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="small shapes, about a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers here")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of torch and the kernels")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    warnings.filterwarnings("ignore", category=UserWarning)
+    report = quick() if args.quick else full()
+    report["threads"] = args.threads
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""An LSTM that reads episodes backwards, at the cost of one product with its inputs."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from pyro_options.threads import compilable, kernels, share
+
+_THREAD_WORK = 1_000  # fewer steps than this are done before a second thread has started
+
+
+def reverse_episodes(steps: Tensor, mask: Tensor) -> Tensor:
+    """Each episode backwards, its padding left at the end. Its own inverse.
+
+    :param steps: ``(N, T, D)``
+    :param mask: ``(N, T)``
+    """
+    T = mask.shape[-1]
+    time = torch.arange(T, device=mask.device)
+    lengths = mask.sum(-1, keepdim=True)
+    index = torch.where(mask, lengths - 1 - time, time)
+    return steps.gather(-2, index.unsqueeze(-1).expand(steps.shape))
+
+
+def _kernels():
+    return kernels("pyro_options.nn.lstm_kernel")
+
+
+class CompiledRecurrence(torch.autograd.Function):
+    """``gates (N, T, 4H)``, ``weight (4H, H)`` and ``lengths (N,)`` to ``(N, T, H)``, zero in the padding."""
+
+    @staticmethod
+    def forward(ctx, gates, weight, lengths):
+        N, T, width = gates.shape
+        squashed = torch.empty_like(gates)
+        cells, hidden = gates.new_empty((N, T, width // 4)), gates.new_empty((N, T, width // 4))
+        transposed = weight.t().contiguous()
+        share(_kernels().forward, N, N * T // _THREAD_WORK, gates, transposed, lengths, squashed, cells, hidden)
+        ctx.save_for_backward(weight, lengths, squashed, cells, hidden)
+        return hidden
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        weight, lengths, squashed, cells, hidden = ctx.saved_tensors
+        N, T, width = squashed.shape
+        grad_gates = torch.empty_like(squashed)
+        inputs = grad.contiguous(), weight.contiguous(), lengths, squashed, cells
+        share(_kernels().backward, N, N * T // _THREAD_WORK, *inputs, grad_gates)
+        # The step after comes first here, and what lies beyond the last one is zero.
+        grad_weight = grad_gates[:, :-1].reshape(-1, width).t() @ hidden[:, 1:].reshape(-1, width // 4)
+        return grad_gates, grad_weight, None
+
+
+def _torch_recurrence(gates: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
+    """The same with torch's LSTM on any device, its input weight the identity."""
+    width, H = weight.shape
+    start, nothing = gates.new_zeros((1, len(gates), H)), gates.new_zeros(width)
+    weights = [torch.eye(width, dtype=gates.dtype, device=gates.device), weight, nothing, nothing]
+    backwards = reverse_episodes(gates, mask)
+    hidden, _, _ = torch.lstm(backwards, (start, start), weights, True, 1, 0.0, True, False, True)
+    return reverse_episodes(hidden, mask) * mask.unsqueeze(-1)
+
+
+def backward_lstm(lstm: nn.LSTM, parts: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """Hidden states ``(N, T, H)`` of a one-layer LSTM that has read steps ``T - 1, …, t``; zero in the padding.
+
+    Products with the inputs come first, for all steps at once and in the order they have: neither the inputs nor their
+    gradient, which nobody needs, are ever copied.
+
+    :param parts: ``(N, T, D_i)``, side by side the inputs of the LSTM
+    :param mask: ``(N, T)``
+    """
+    weights = lstm.weight_ih_l0.split([part.shape[-1] for part in parts], 1)
+    gates = nn.functional.linear(parts[0], weights[0], lstm.bias_ih_l0 + lstm.bias_hh_l0)
+    for part, weight in zip(parts[1:], weights[1:]):
+        gates = gates + nn.functional.linear(part, weight)
+    if not compilable(gates, lstm.weight_hh_l0) or _kernels() is None:
+        return _torch_recurrence(gates, lstm.weight_hh_l0, mask)
+    return CompiledRecurrence.apply(gates, lstm.weight_hh_l0, mask.sum(-1))
