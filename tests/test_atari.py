@@ -11,6 +11,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 
 from pyro_options.data import collect
 from pyro_options.envs import EXPERTS, atari_demonstrations, expert_rollouts, make_atari, ram
+from pyro_options.envs.experts import breakout
 
 
 def test_an_action_lasts_four_frames():
@@ -47,7 +48,7 @@ def test_ram_is_recorded_for_an_agent_that_sees_pixels():
 
 
 @pytest.mark.parametrize(
-    "game, num_steps, at_least", [("Breakout", 400, 9), ("Pong", 350, 1), ("Freeway", 250, 3)], ids=str
+    "game, num_steps, at_least", [("Breakout", 400, 9), ("Pong", 350, 1), ("Freeway", 600, 8)], ids=str
 )
 def test_experts_score(game, num_steps, at_least):
     """A small share of an episode; ``benchmarks/experts.py`` plays whole ones."""
@@ -55,6 +56,13 @@ def test_experts_score(game, num_steps, at_least):
     data = done.trajectories
     assert float(done.returns[0]) >= at_least
     assert data.packed and data.state_dim == 1024 and data.num_actions == {"Breakout": 4, "Pong": 6, "Freeway": 3}[game]
+
+
+@pytest.mark.parametrize("left, landing", [(2, 80), (254, 88)], ids=["off the wall", "straight"])
+def test_the_breakout_expert_sees_the_ball_bounce(left, landing):
+    ram = [0] * 128
+    ram[99], ram[101], ram[103], ram[105] = 60, 149, 2, left  # 14 frames above the paddle
+    assert breakout._landing(ram) == (landing, 14)
 
 
 def test_demonstrations_reproduce_and_differ():

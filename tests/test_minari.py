@@ -134,6 +134,17 @@ def test_values_of_an_environments_spaces_come_back():
     assert_same(data, from_minari("test/again-v0"))
 
 
+def test_images_and_shifted_actions_are_kept_exactly():
+    class Env(gym.Env):
+        observation_space, action_space = spaces.Box(0, 255, (32, 32), np.uint8), spaces.Discrete(3, start=5)
+
+    states = torch.randint(256, (2, 3, 32 * 32), dtype=torch.uint8)
+    data = Trajectories(states, torch.tensor([[0, 1, 2]] * 2), num_actions=3, packed=True)
+    dataset = to_minari(data, "test/images-v0", Env())
+    assert dataset[0].actions.tolist() == [5, 6, 7] and dataset[0].observations.shape == (4, 32, 32)
+    assert_same(data, from_minari(dataset, packed=True))
+
+
 def test_states_that_are_not_observations_are_refused():
     env = gym.make("FrozenLake-v1")
     data = Trajectories(torch.randn(2, 3, 16), torch.zeros(2, 3, dtype=torch.int64), num_actions=4)

@@ -74,6 +74,7 @@ def test_damaged_files_are_refused(saved):
             data = Trajectories.load(saved)
         except ValueError as error:
             assert str(error).count(str(saved)) == 1
+            assert "write it again" in str(error) or "Expected" in str(error)
         else:
             assert torch.equal(data.stored, original.stored) and torch.equal(data.actions, original.actions)
 

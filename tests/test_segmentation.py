@@ -43,6 +43,11 @@ def test_boundary_scores_by_hand():
     assert boundary_scores(bits([0] * 6), true, mask) == BoundaryScores(0, 0, 0)
 
 
+def test_padded_boundaries_do_not_count():
+    mask = mask_of([3], 6)
+    assert boundary_scores(bits([0, 1, 0, 0, 1, 0]), bits([0, 1, 0, 1, 0, 1]), mask, 0) == BoundaryScores(1, 1, 1)
+
+
 def test_a_boundary_is_used_once():
     both = bits([0, 1, 1, 0]), bits([0, 1, 0, 0])
     assert boundary_scores(*both, mask_of([4], 4)) == BoundaryScores(0.5, 1, pytest.approx(2 / 3))

@@ -34,7 +34,7 @@ def naming(path: str | os.PathLike, error: Exception) -> ValueError:
     name, text = os.fspath(path), str(error)
     if text.startswith(f"{name}: "):
         return ValueError(text)
-    fix = "" if isinstance(error, ValueError) else " The file is not an npz file or is damaged: write it again."
+    fix = "" if text.startswith("Expected") else " The file is not an npz file or is damaged: write it again."
     return ValueError(f"{name}: {text}{fix}")
 
 
