@@ -4,7 +4,7 @@ Every run is one call of ``examples/toy_message.py`` with its defaults, or with 
 Finished runs are kept in ``--out``, so the sweep resumes where it stopped. The committed results come from::
 
     python examples/message_sweep.py
-    python examples/message_sweep.py --name message_ablation --guides relaxed --num-messages 8 --seeds 0 1 2 \\
+    python examples/message_sweep.py --name message_ablation --guides relaxed --num-messages 8 --seeds 0 1 \\
         --variants random-births equal-rates independent-heads trajectory-entropy no-entropy evidence
 
 It writes ``NAME.json`` (every run, and the versions that made it), a table and a figure.
@@ -77,20 +77,19 @@ def label(result: dict) -> str:
 def table(results: list[dict]) -> str:
     """Successes, options in use and K, by guide and vocabulary size, in Markdown."""
     lines = [
-        "| guide | messages | success | used options = messages | K | seconds a run |",
-        "|---|---|---|---|---|---|",
+        "| guide | messages | success | used options = messages | K |",
+        "|---|---|---|---|---|",
     ]
     for guide, n in sorted({(label(r), r["num_messages"]) for r in results}):
         rows = [r for r in results if (label(r), r["num_messages"]) == (guide, n)]
         exact = sum(r["used_options"] == n for r in rows)
         sizes = sorted(r["num_options"] for r in rows)
-        seconds = sum(r["seconds"] for r in rows) / len(rows)
         success, total = sum(r["success"] for r in rows), len(rows)
         size = f"{sizes[0]} to {sizes[-1]}"
-        lines.append(f"| {guide} | {n} | {success} of {total} | {exact} of {total} | {size} | {seconds:.0f} |")
+        lines.append(f"| {guide} | {n} | {success} of {total} | {exact} of {total} | {size} |")
     for guide in sorted({label(r) for r in results}):
         rows = [r for r in results if label(r) == guide]
-        lines.append(f"| **{guide}** | all | **{sum(r['success'] for r in rows)} of {len(rows)}** | | | |")
+        lines.append(f"| **{guide}** | all | **{sum(r['success'] for r in rows)} of {len(rows)}** | | |")
     return "\n".join(lines) + "\n"
 
 

@@ -142,7 +142,7 @@ def figure(args: Args, trainer: Trainer, path: Path) -> None:
         probabilities = final_action_probabilities(trainer.model)
         plotting.action_heatmap(axes[1, 0], probabilities, "What each option says at t = 4", "message")
         plotting.segmentation_strip(axes[1, 1], explanation.options[first], shown.lengths[first], shown.actions[first])
-        axes[1, 1].set_title("Segmentation: colour is the option, number the action")
+        axes[1, 1].set_title("Segmentation (colour: option, number: action)")
         fig.suptitle(f"{args.num_messages} messages, {args.guide} guide, seed {args.seed}")
         fig.savefig(path)
         plotting.plt.close(fig)

@@ -110,6 +110,7 @@ class Trainer:
         self.entropy = EntropyMessenger(0.0, config.entropy_per)
         self.history = History()
         self.epoch = 0
+        self._validated = 0  # the number of options that Pyro's checks have passed with
 
     def parameters(self) -> list[torch.nn.Parameter]:
         return [*self.model.parameters(), *self.guide.parameters()]
@@ -126,10 +127,17 @@ class Trainer:
         """One SVI step. Returns the ELBO in nats per episode, without the entropy bonus."""
         model, guide = self.objective
         self.optimizer.zero_grad(set_to_none=True)
-        with pyro.get_param_store().scope(), poutine.scale(scale=1 / batch.population):
+        # Pyro checks every shape and constraint once for each K; at every step that would cost a tenth of the time.
+        validate = self._validated != self.model.num_options
+        with (
+            pyro.validation_enabled(validate),
+            pyro.get_param_store().scope(),
+            poutine.scale(scale=1 / batch.population),
+        ):
             loss = self.elbo.loss_and_grads(model, guide, batch)
         if not math.isfinite(loss):
             raise FloatingPointError(f"The loss became {loss} in epoch {self.epoch}. Lower the learning rate.")
+        self._validated = self.model.num_options
         torch.nn.utils.clip_grad_norm_(self.parameters(), self.config.clip_norm)
         self.optimizer.step()
         return -loss - self.entropy.bonus
