@@ -15,6 +15,10 @@ SUMS = {**PLAIN, "fastmath": {"reassoc", "contract", "nsz", "arcp"}}  # infiniti
 _LOG2E = 1 / math.log(2.0)
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _ROUND = 1.5 * 2.0**52  # adding it leaves the nearest integer in the low bits
+_LOG2E_32, _ROUND_32 = np.float32(_LOG2E), np.float32(1.5 * 2.0**23)
+_LN2_HIGH_32, _LN2_LOW_32 = np.float32(0.693359375), np.float32(-2.12194440e-4)
+_FLOOR_32, _HALF_32, _ONE_32 = np.float32(-87), np.float32(0.5), np.float32(1)
+_C3_32, _C4_32, _C5_32, _C6_32, _C7_32 = (np.float32(1 / n) for n in (6, 24, 120, 720, 5040))
 
 
 @numba.njit(**PLAIN, fastmath={"contract"})
@@ -42,6 +46,29 @@ def exp(x, scratch, out):
     exponent = scratch.view(np.int64)
     for i in range(x.size):
         exponent[i] = (exponent[i] + 1023) << 52
+    for i in range(x.size):
+        out[i] *= scratch[i]
+
+
+@numba.njit(**PLAIN, fastmath={"contract"})
+def exp32(x, scratch, out):
+    """The same in single precision, to 2e-7."""
+    for i in range(x.size):
+        v = _FLOOR_32 if x[i] < _FLOOR_32 else x[i]
+        out[i] = v
+        scratch[i] = v * _LOG2E_32 + _ROUND_32
+    for i in range(x.size):
+        k = scratch[i] - _ROUND_32
+        r = (out[i] - k * _LN2_HIGH_32) - k * _LN2_LOW_32
+        p = _C7_32 * r + _C6_32
+        p = p * r + _C5_32
+        p = p * r + _C4_32
+        p = p * r + _C3_32
+        p = p * r + _HALF_32
+        out[i] = (p * r + _ONE_32) * r + _ONE_32
+    exponent = scratch.view(np.int32)
+    for i in range(x.size):
+        exponent[i] = (exponent[i] + np.int32(127)) << np.int32(23)
     for i in range(x.size):
         out[i] *= scratch[i]
 

@@ -51,3 +51,10 @@ def test_saturated_gates_stay_finite():
     lstm = nn.LSTM(1, 4, batch_first=True)
     hidden = backward_lstm(lstm, (torch.full((1, 3, 1), 1e6),), mask_of((3,), 3))
     assert all(torch.isfinite(x).all() for x in value_and_gradients(hidden, lstm))
+
+
+def test_single_precision_is_as_good_as_torch():
+    lstm, steps = nn.LSTM(3, 8, batch_first=True), 2 * torch.randn(2, 40, 3)
+    mask = mask_of((40, 40), 40)
+    expected = reverse_episodes(lstm(reverse_episodes(steps, mask))[0], mask)
+    assert_close(backward_lstm(lstm, (steps,), mask), expected, rtol=1e-5, atol=1e-6)

@@ -7,7 +7,7 @@ Shapes: ``gates (N, T, 4H)``, what the inputs and biases add to the gates, in to
 import numba
 import numpy as np
 
-from pyro_options.compiled import PLAIN, add_product, exp
+from pyro_options.compiled import PLAIN, add_product, exp, exp32
 
 
 @numba.njit(**PLAIN)
@@ -16,13 +16,17 @@ def _squash(x, small, work, scratch, first, last):
     for i in range(len(x)):
         work[i] = -abs(x[i])
     for i in range(first, last):
-        work[i] *= 2
-    exp(work, scratch, small)
+        work[i] += work[i]
+    if x.itemsize == 4:
+        exp32(work, scratch, small)
+    else:
+        exp(work, scratch, small)
+    one = small.dtype.type(1)  # an integer would turn single precision into double
     for i in range(len(x)):
-        large = 1 / (1 + small[i])
+        large = one / (one + small[i])
         work[i] = large if x[i] > 0 else small[i] * large
     for i in range(first, last):
-        tanh = (1 - small[i]) / (1 + small[i])
+        tanh = (one - small[i]) / (one + small[i])
         work[i] = tanh if x[i] > 0 else -tanh
     for i in range(len(x)):
         x[i] = work[i]
@@ -32,8 +36,9 @@ def _squash(x, small, work, scratch, first, last):
 def forward(first, last, gates, weight, lengths, squashed, cells, hidden):
     """Fills ``squashed (N, T, 4H)``, ``cells`` and ``hidden`` ``(N, T, H)``; ``weight (H, 4H)`` is the transpose."""
     H = hidden.shape[2]
-    small, work, scratch = np.empty(4 * H), np.empty(4 * H), np.empty(4 * H)
-    tanh_cell = np.empty(H, dtype=gates.dtype)
+    dtype = gates.dtype
+    small, work, scratch = np.empty(4 * H, dtype), np.empty(4 * H, dtype), np.empty(4 * H, dtype)
+    tanh_cell = np.empty(H, dtype)
     for n in range(first, last):
         end = lengths[n]
         hidden[n, end:] = 0.0
@@ -58,9 +63,9 @@ def forward(first, last, gates, weight, lengths, squashed, cells, hidden):
 def backward(first, last, grad_hidden, weight, lengths, squashed, cells, grad_gates):
     """Fills ``grad_gates (N, T, 4H)``; ``weight (4H, H)``."""
     H = grad_hidden.shape[2]
-    small, work, scratch = np.empty(H), np.empty(H), np.empty(H)
     dtype = grad_gates.dtype
-    tanh_cell, from_hidden, from_cell = np.empty(H, dtype=dtype), np.empty(H, dtype=dtype), np.empty(H, dtype=dtype)
+    small, work, scratch = np.empty(H, dtype), np.empty(H, dtype), np.empty(H, dtype)
+    tanh_cell, from_hidden, from_cell = np.empty(H, dtype), np.empty(H, dtype), np.empty(H, dtype)
     for n in range(first, last):
         end = lengths[n]
         grad_gates[n, end:] = 0.0
