@@ -18,7 +18,7 @@ def quick_ratios(path: Path) -> dict[str, float]:
     return {name: value for name, value in json.loads(path.read_text()).items() if not name.startswith(RAW)}
 
 
-@pytest.mark.slow
+@pytest.mark.benchmark
 def test_no_ratio_is_much_worse_than_committed(tmp_path):
     committed = json.loads((BENCHMARKS / "results" / "quick.json").read_text())
     committed = {name: value for name, value in committed.items() if not name.startswith(RAW)}
