@@ -7,7 +7,7 @@ Finished runs are kept in ``--out``, so the sweep resumes where it stopped. The 
     python examples/message_sweep.py --name message_ablation --guides relaxed --num-messages 8 --seeds 0 1 \\
         --variants random-births equal-rates independent-heads trajectory-entropy no-entropy evidence
 
-It writes ``NAME.json`` (every run, and the versions that made it), a table and a figure.
+It writes ``NAME.json`` (every run, and the versions that made it), a table and, for several vocabulary sizes, a figure.
 """
 
 import json
@@ -129,7 +129,8 @@ def main(args: Args) -> list[dict]:
             results.sort(key=key)
             raw.write_text(json.dumps(meta | {"runs": results}, indent=1) + "\n")
     (args.out / f"{args.name}.md").write_text(table(results))
-    figure(results, args.out / f"{args.name}.png")
+    if len({r["num_messages"] for r in results}) > 1:
+        figure(results, args.out / f"{args.name}.png")
     print(table(results))
     return results
 

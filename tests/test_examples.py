@@ -15,6 +15,7 @@ TINY = {
         "1",
         "--num-messages",
         "2",
+        "3",
         "--seeds",
         "0",
         "--guides",
@@ -64,7 +65,7 @@ def test_message_sweep(tmp_path):
     done = run("message_sweep.py", *TINY["message_sweep.py"], "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     raw = json.loads((tmp_path / "message_sweep.json").read_text())
-    assert len(raw["runs"]) == 1 and raw["versions"]["torch"]
+    assert len(raw["runs"]) == 2 and raw["versions"]["torch"]
     assert "| exact | 2 |" in (tmp_path / "message_sweep.md").read_text()
     assert (tmp_path / "message_sweep.png").exists()
 
