@@ -21,7 +21,6 @@ from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
-import torch
 import toy_message
 import tyro
 from tqdm import tqdm
@@ -59,8 +58,7 @@ class Args:
 
 
 def run(variant: str, guide: str, num_messages: int, seed: int, epochs: int | None) -> dict:
-    """One run on one core."""
-    torch.set_num_threads(1)
+    """One run on one core, as ``toy_message.py`` does it."""
     given = {"num_messages": num_messages, "guide": guide, "seed": seed, "epochs": epochs, "progress": False}
     return {"variant": variant} | toy_message.train(toy_message.Args(**given | VARIANTS[variant]))[1]
 

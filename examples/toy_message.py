@@ -77,6 +77,7 @@ class Args:
 
 def train(args: Args) -> tuple[Trainer, dict]:
     """Trains and evaluates; returns the trainer and what ``results.json`` holds."""
+    torch.set_num_threads(1)  # a second thread has nothing to do with tensors this small, and waits loudly
     data = message_demonstrations(args.num_messages, args.num_episodes, args.seed)
     held_out = message_demonstrations(args.num_messages, 200, args.seed + 10_000)
     defaults = GROWTH_DEFAULTS[args.guide]
