@@ -22,7 +22,7 @@ import tyro
 from pyro_options import plotting
 from pyro_options.envs import message_demonstrations
 from pyro_options.infer import Exponential, TrainConfig, Trainer, set_seed
-from pyro_options.methods import GROWTH_DEFAULTS, MethodConfig, assemble
+from pyro_options.methods import TRAIN_DEFAULTS, MethodConfig, assemble
 from pyro_options.metrics import explain, final_action_probabilities, message_success
 
 
@@ -37,22 +37,24 @@ class Args:
     seed: int = 0
     """of data, initial values and training"""
     epochs: int | None = None
-    """passes over the demonstrations; by default 300, and 100 for the exact guide"""
+    """passes over the demonstrations; by default 150, and 100 for the exact guide"""
     out: Path = Path("out/toy_message")
     """folder for results"""
     device: str = "auto"
     """cpu, cuda or auto"""
     num_options: int | None = None
     """fix K instead of growing it"""
-    rule: Literal["usage", "posterior-usage", "evidence"] | None = None
-    """when to grow: usage is the paper's and the default, evidence that of the exact guide"""
+    rule: Literal["evidence", "usage", "posterior-usage"] = "evidence"
+    """when to grow: evidence keeps what explains other data better; usage is the paper's"""
     delta: float = 0.5
-    """grow unless some option is used by less than delta / K of the steps"""
+    """for the usage rules: grow unless some option is used by less than delta / K of the steps"""
     birth: Literal["random", "split", "data"] | None = None
-    """how an option starts: random is the paper's; split, the default, copies the most used option; data, the default
-    of the exact guide, fits the trajectories explained worst"""
+    """how an option starts: data, the default, fits the trajectories explained worst; split, the default of the usage
+    rules, copies the most used option; random is the paper's"""
+    removals: tuple[Literal["prune", "merge"], ...] | None = None
+    """how an option goes; by default prune, and not at all with the usage rules"""
     check_every: int | None = None
-    """epochs between growth checks; by default 10, and 5 for the exact guide"""
+    """optimizer steps between growth checks; by default 40, and 80 for the usage rules"""
     entropy_weight: float | None = None
     """of the entropy regularizer at the start; by default 5, and 0 for the exact guide"""
     entropy_rate: float = 0.995
@@ -80,16 +82,17 @@ def train(args: Args) -> tuple[Trainer, dict]:
     torch.set_num_threads(1)  # a second thread has nothing to do with tensors this small, and waits loudly
     data = message_demonstrations(args.num_messages, args.num_episodes, args.seed)
     held_out = message_demonstrations(args.num_messages, 200, args.seed + 10_000)
-    defaults = GROWTH_DEFAULTS[args.guide]
+    defaults = TRAIN_DEFAULTS[args.guide]
     set_seed(args.seed)
     method = assemble(
         data,
         MethodConfig(
             guide=args.guide,
             num_options=args.num_options,
-            rule=args.rule or "",
+            rule=args.rule,
             delta=args.delta,
             birth=args.birth or "",
+            removals=args.removals,
             check_every=args.check_every or 0,
             coupled=not args.independent_heads,
         ),
@@ -126,6 +129,7 @@ def train(args: Args) -> tuple[Trainer, dict]:
         "epochs": config.epochs,
         "seconds": history.seconds,
         "growth_epochs": history.growth_epochs,
+        "removal_epochs": history.removal_epochs,
         "usage": explanation.usage.tolist(),
     }
 

@@ -23,6 +23,12 @@ def _solve_log_b(log_a: Tensor, mean: Tensor) -> Tensor:
     return (low + high) / 2
 
 
+def _mean_sticks(weight: Tensor) -> Tensor:
+    """The share that each weight takes of what those before it have left."""
+    left = 1 - torch.cumsum(weight, 0) + weight
+    return (weight / left.clamp(min=torch.finfo(weight.dtype).tiny)).clamp(torch.finfo(weight.dtype).tiny, 1 - 1e-6)
+
+
 class GrowableGEM(Growable, PyroModule):
     r"""A growable posterior over GEM weights: independent Kumaraswamy sticks, in logit space.
 
@@ -62,8 +68,7 @@ class GrowableGEM(Growable, PyroModule):
         check(not self.remainder, "a nonparametric prior to change K", "a truncated one", 'Use prior="gem".')
         mean = torch.exp(self.mean_log_weights()).index_select(0, keep)
         log_a = self.log_a.index_select(0, keep)
-        left = 1 - torch.cumsum(mean, 0) + mean
-        solved = _solve_log_b(log_a, (mean / left.clamp(min=torch.finfo(mean.dtype).tiny)))
+        solved = _solve_log_b(log_a, _mean_sticks(mean))
         # Sticks that still follow the same ones keep their value to the bit.
         unmoved = torch.cumprod((keep == torch.arange(len(keep), device=keep.device)).long(), 0).bool()
         log_b = torch.where(unmoved, self.log_b.index_select(0, keep), solved)
@@ -71,6 +76,13 @@ class GrowableGEM(Growable, PyroModule):
 
     def inherit(self, child, parent, noise):
         """A new stick breaks what is left, whoever its parent: weights are not inherited."""
+
+    def blend(self, heir, other, share):
+        """Weights do not blend: :meth:`reweight` gives the heir the mass of both."""
+
+    def reweight(self, log_weights):
+        mean = torch.exp(log_weights + torch.logsumexp(self.mean_log_weights(), 0))
+        self.log_b.data.copy_(_solve_log_b(self.log_a.data, _mean_sticks(mean)))
 
     def sticks(self) -> LogitKumaraswamy:
         """The distribution of the stick logits."""
@@ -108,13 +120,18 @@ class PointGEM(Growable, PyroModule):
     def rearranged(self, keep):
         check(not self.remainder, "a nonparametric prior to change K", "a truncated one", 'Use prior="gem".')
         weight = torch.exp(self.mean_log_weights()).index_select(0, keep)
-        left = 1 - torch.cumsum(weight, 0) + weight
         unmoved = torch.cumprod((keep == torch.arange(len(keep), device=keep.device)).long(), 0).bool()
-        stick = (weight / left).clamp(torch.finfo(weight.dtype).tiny, 1 - 1e-7)
-        return {"logits": torch.where(unmoved, self.logits.index_select(0, keep), torch.logit(stick))}
+        return {"logits": torch.where(unmoved, self.logits.index_select(0, keep), torch.logit(_mean_sticks(weight)))}
 
     def inherit(self, child, parent, noise):
         """A new stick breaks what is left, whoever its parent: weights are not inherited."""
+
+    def blend(self, heir, other, share):
+        """Weights do not blend: :meth:`reweight` gives the heir the mass of both."""
+
+    def reweight(self, log_weights):
+        weight = torch.exp(log_weights + torch.logsumexp(self.mean_log_weights(), 0))
+        self.logits.data.copy_(torch.logit(_mean_sticks(weight)))
 
     def mean_log_weights(self) -> Tensor:
         return log_stick_breaking(self.logits, self.remainder)

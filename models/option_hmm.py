@@ -48,9 +48,11 @@ class OptionHMM(PyroModule):
         """The prior over paths in these episodes."""
         return OptionPath(log_weights, self.termination(episodes.states), episodes.mask)
 
-    def forward(self, episodes: Trajectories):
+    def forward(self, episodes: Trajectories, log_weights: torch.Tensor | None = None):
+        """Runs the generative story; with ``log_weights`` given, η is not drawn."""
         policy, mask = self.policy, episodes.mask  # every look at a submodule registers its parameters: look once
-        log_weights = self.high_level(policy.num_options)  # (K,)
+        if log_weights is None:
+            log_weights = self.high_level(policy.num_options)  # (K,)
         actions, termination_logits = option_heads(policy, self.termination, episodes.states)
         index = torch.arange(len(episodes), device=episodes.states.device)
         with pyro.plate("episodes", episodes.population, subsample=index):

@@ -11,7 +11,18 @@ from torch import nn
 
 from pyro_options.data import Trajectories
 from pyro_options.errors import check, choice
-from pyro_options.growth import Birth, DataBirth, EvidenceRule, RandomBirth, Rule, SplitBirth, UsageRule
+from pyro_options.growth import (
+    Birth,
+    DataBirth,
+    EvidenceRule,
+    Merge,
+    Prune,
+    RandomBirth,
+    Removal,
+    Rule,
+    SplitBirth,
+    UsageRule,
+)
 from pyro_options.guides import Exact, Relaxed, ScoreFunction, StraightThrough, weights_guide
 from pyro_options.handlers import GrowthMessenger
 from pyro_options.models import OptionHMM
@@ -35,22 +46,38 @@ RULES: dict[str, Callable[[float], Rule]] = {
 #: how an option starts
 BIRTHS: dict[str, Callable[[], Birth]] = {"random": RandomBirth, "split": SplitBirth, "data": DataBirth}
 
+#: how an option goes
+REMOVALS: dict[str, Callable[[], Removal]] = {"prune": Prune, "merge": Merge}
+
 
 @dataclass(frozen=True)
 class GrowthDefaults:
-    """How a guide grows unless told otherwise; chosen by measurement on the message task."""
+    """What goes with a rule unless told otherwise; chosen by measurement on the message task."""
 
-    rule: str = "usage"
-    birth: str = "split"
-    check_every: int = 10
-    entropy_weight: float = 5.0  # λ_ent that goes with it
-    epochs: int = 300
+    birth: str
+    removals: tuple[str, ...]
+    check_every: int  # optimizer steps between checks
+    patience: int  # see GrowthMessenger
 
 
-#: with the path summed out the evidence is exact and needs no regularizer; encoders do best with the paper's rule
-GROWTH_DEFAULTS = {name: GrowthDefaults() for name in GUIDES} | {
-    "exact": GrowthDefaults("evidence", "data", check_every=5, entropy_weight=0.0, epochs=100)
+#: a rule that refuses can try often; the paper's cannot take back what it gave
+GROWTH_DEFAULTS = {
+    "usage": GrowthDefaults("split", (), 80, 1),
+    "posterior-usage": GrowthDefaults("split", (), 80, 1),
+    "evidence": GrowthDefaults("data", ("prune",), 40, 8),
 }
+
+
+@dataclass(frozen=True)
+class TrainDefaults:
+    """How long a guide takes, and the entropy regularizer that it needs; chosen by measurement on the message task."""
+
+    entropy_weight: float = 5.0  # λ_ent
+    epochs: int = 150
+
+
+#: with the path summed out there is no encoder to keep from settling early
+TRAIN_DEFAULTS = {name: TrainDefaults() for name in GUIDES} | {"exact": TrainDefaults(0.0, 100)}
 
 
 @dataclass(frozen=True)
@@ -69,23 +96,30 @@ class MethodConfig:
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
     coupled: bool = True  # False draws h_t independently of b_t, as the paper's encoder does
-    rule: str = ""  # usage (the paper's), posterior-usage or evidence; "" is the guide's default
+    rule: str = "evidence"  # or usage (the paper's) or posterior-usage
     delta: float = 0.5
-    birth: str = ""  # random (the paper's), split or data; "" is the guide's default
-    check_every: int = 0  # epochs between growth checks; 0 is the guide's default
+    birth: str = ""  # random (the paper's), split or data; "" is the rule's default
+    removals: tuple[str, ...] | None = None  # prune and merge; None is the rule's default
+    check_every: int = 0  # optimizer steps between growth checks; 0 is the rule's default
+    patience: int = 0  # how rare checks become that come to nothing; 0 is the rule's default
 
     def __post_init__(self) -> None:
         choice(self.guide, "guide", GUIDES)
-        defaults = GROWTH_DEFAULTS[self.guide]
-        for name in ("rule", "birth", "check_every"):
+        choice(self.rule, "rule", RULES)
+        defaults = GROWTH_DEFAULTS[self.rule]
+        for name in ("birth", "check_every", "patience"):
             if not getattr(self, name):
                 object.__setattr__(self, name, getattr(defaults, name))
-        choice(self.rule, "rule", RULES)
+        if self.removals is None:
+            object.__setattr__(self, "removals", defaults.removals)
         choice(self.birth, "birth", BIRTHS)
+        for name in self.removals or ():
+            choice(name, "removal", REMOVALS)
         check(self.num_options is None or self.num_options >= 1, "num_options >= 1", self.num_options)
         check(self.initial_options >= 1, "initial_options >= 1", self.initial_options)
         check(0 < self.delta < 1, "delta in (0, 1)", self.delta)
         check(self.check_every >= 1, "check_every >= 1", self.check_every)
+        check(self.patience >= 1, "patience >= 1", self.patience)
         if self.uniform:
             check(
                 self.num_options is not None, "num_options with uniform weights", None, "Uniform weights cannot grow."
@@ -142,7 +176,9 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
     if config.num_options is not None:
         return Method(model, guide, None)
     rule, birth = RULES[config.rule](config.delta), BIRTHS[config.birth]()
-    growth = GrowthMessenger([model, guide], rule, birth, config.check_every, config.max_options)
+    removals = [REMOVALS[name]() for name in config.removals or ()]
+    schedule = config.check_every, config.patience
+    growth = GrowthMessenger([model, guide], rule, birth, removals, *schedule, config.max_options)
     return Method(model, guide, growth)
 
 

@@ -11,16 +11,17 @@ from pyro.infer import SVI, TraceGraph_ELBO
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories
-from pyro_options.distributions import logit_sticks
 from pyro_options.growth import (
     DataBirth,
     EvidenceRule,
     Never,
+    Prune,
     RandomBirth,
     Snapshot,
     SplitBirth,
     Usage,
     UsageRule,
+    Verdict,
     grow,
     prune,
 )
@@ -68,17 +69,13 @@ class Always:
         return self.count
 
     def accept(self, newborns):
-        return self.keep
-
-
-def given_weights(model):
-    return lambda rows, log_weights: poutine.condition(collapse(model), {"sticks": logit_sticks(log_weights)})(rows)
+        return Verdict(self.keep)
 
 
 def surroundings(model, guide, episodes):
     """What births and rules may look at."""
     weights = guide.weights.mean_log_weights().detach()
-    return {"model": given_weights(model), "data": episodes, "log_weights": weights}
+    return {"model": collapse(model), "data": episodes, "log_weights": weights}
 
 
 def pair(name, num_options=2):
@@ -182,10 +179,10 @@ def test_a_data_birth_explains_what_was_explained_worst():
     growth.step(**surroundings(model, guide, episodes))
     given = newborns[0]
     fitted = sorted(given.used_rows)
-    before = given.row_log_prob(given.trial_weights(0.0))
+    before = given.row_log_prob(given.trial_weights(0.0), episodes)
     assert len(fitted) == 6  # a random half of the worst 12
     assert set(fitted) <= set(before.topk(12, largest=False).indices.tolist())
-    assert (given.row_log_prob(given.trial_weights(0.4), fitted) > before[fitted]).all()
+    assert (given.row_log_prob(given.trial_weights(0.4), episodes[torch.tensor(fitted)]) > before[fitted]).all()
 
 
 def test_a_data_birth_without_data_is_refused():
@@ -244,7 +241,10 @@ def test_evidence_keeps_a_needed_option_and_refuses_a_useless_one():
     actions = torch.tensor([[0] * 5, [1] * 5] * 30)
     episodes = Trajectories(states, actions, num_actions=4)
     model, guide = pair("exact", 1)
-    growth = GrowthMessenger([model, guide], EvidenceRule(), DataBirth(), every=10)
+    growth = GrowthMessenger([model, guide], EvidenceRule(), DataBirth(), [Prune()], every=60)
     trainer = Trainer(model, guide, episodes, TrainConfig(60, 10, 0.02, progress=False), growth)
     trainer.run()
-    assert model.num_options == 2 and len(growth.history) == 6
+    assert model.num_options == 2
+    assert [event.num_born for event in growth.history].count(1) == 1
+    refused = [move.kind for event in growth.history[1:] for move in event.moves if not move.verdict.accepted]
+    assert "birth" in refused and "prune" in refused

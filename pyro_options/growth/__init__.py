@@ -1,27 +1,36 @@
-"""Changing the number of components: when (rules), how (births), and the surgery itself (resize)."""
+"""Changing the number of components: when (rules), how (births, removals), and the surgery itself (resize)."""
 
 from .births import Birth, DataBirth, RandomBirth, SplitBirth
-from .newborns import Newborns
-from .resize import grow, num_components, permute, prune, resize
+from .removals import Merge, Prune, Removal, Removed
+from .resize import grow, num_components, permute, prune, resize, reweight
 from .rules import EvidenceRule, Never, Rule, UsageRule
+from .scene import Newborns, Scene
 from .snapshot import Snapshot
 from .usage import Usage
+from .verdict import Verdict
 
 __all__ = [
     "Birth",
     "DataBirth",
     "EvidenceRule",
+    "Merge",
     "Never",
     "Newborns",
+    "Prune",
     "RandomBirth",
+    "Removal",
+    "Removed",
     "Rule",
+    "Scene",
     "Snapshot",
     "SplitBirth",
     "Usage",
     "UsageRule",
+    "Verdict",
     "grow",
     "num_components",
     "permute",
     "prune",
     "resize",
+    "reweight",
 ]

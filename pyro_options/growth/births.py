@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
 
 from pyro_options.errors import check
 from pyro_options.nn.growable import growables
 
-from .newborns import Newborns
+from .scene import Newborns
 
 
 class Birth(Protocol):
@@ -71,32 +70,10 @@ class DataBirth:
         check(self.steps >= 1 and self.max_rows >= 1, "steps and max_rows >= 1", (self.steps, self.max_rows))
 
     def __call__(self, newborns):
-        newborns.require_data()
-        explained = newborns.row_log_prob(newborns.trial_weights(0.0))
+        explained = newborns.row_log_prob(newborns.trial_weights(0.0), newborns.data)
         share = 1 / (1 + len(newborns.log_weights)) if self.share is None else self.share
         worst = explained.topk(max(2, round(share * len(explained))), largest=False).indices
         half = worst[torch.randperm(len(worst), device=worst.device)][: min(self.max_rows, (len(worst) + 1) // 2)]
         newborns.used_rows.update(half.tolist())
-        self._fit(newborns, newborns.data[half], newborns.trial_weights(share))
-
-    def _fit(self, newborns: Newborns, rows, log_weights: Tensor) -> None:
-        """Maximizes the likelihood of ``rows`` over the parameters of the new components."""
-        parameters = [
-            (getattr(layer, name), axis)
-            for layer in growables(newborns.modules)
-            for name, axis in layer.component_axes.items()
-            if getattr(layer, name).requires_grad
-        ]
-        index = torch.tensor(list(newborns.index), device=log_weights.device)
-        moving = [nn.Parameter(p.detach().index_select(axis, index)) for p, axis in parameters]
-        optimizer = torch.optim.Adam(moving, lr=self.learning_rate)
-        for _ in range(self.steps):
-            fn, value = newborns.observed(rows, log_weights)
-            loss = -fn.log_prob(value).sum() / len(rows)
-            grads = torch.autograd.grad(loss, [p for p, _ in parameters], allow_unused=True)
-            with torch.no_grad():
-                for own, grad, (_, axis) in zip(moving, grads, parameters):
-                    own.grad = None if grad is None else grad.index_select(axis, index)
-                optimizer.step()
-                for own, (p, axis) in zip(moving, parameters):
-                    p.index_copy_(axis, index, own)
+        weights = newborns.trial_weights(share)
+        newborns.fit(newborns.index, newborns.data[half], weights, self.steps, self.learning_rate)

@@ -120,3 +120,15 @@ def permute(modules: Iterable[nn.Module], order: Sequence[int], optimizer=None) 
     K = num_components(modules)
     check(sorted(order) == list(range(K)), f"a permutation of 0..{K - 1}", list(order))
     resize(modules, order, 0, optimizer)
+
+
+@torch.no_grad()
+def reweight(modules: Iterable[nn.Module], log_weights: Tensor) -> None:
+    """Gives the components new weights, relative to each other; mass that nobody has stays what it is.
+
+    :param log_weights: ``(K,)``
+    """
+    modules = list(modules)
+    check(len(log_weights) == num_components(modules), f"{num_components(modules)} weights", len(log_weights))
+    for layer in growables(modules):
+        layer.reweight(torch.log_softmax(log_weights, -1))

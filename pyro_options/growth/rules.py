@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
-
 from pyro_options.errors import check
 
-from .newborns import Newborns
+from .scene import Newborns
 from .usage import Usage
+from .verdict import Verdict
 
 
 class Rule(Protocol):
@@ -17,7 +16,7 @@ class Rule(Protocol):
     def propose(self, usage: Usage) -> int:
         """:returns: the number of births, 0 to leave things as they are"""
 
-    def accept(self, newborns: Newborns) -> bool:
+    def accept(self, newborns: Newborns) -> Verdict:
         """Whether to keep new components; a refused birth is undone exactly."""
 
 
@@ -43,45 +42,44 @@ class UsageRule:
         share = getattr(usage, self.measure)
         return 0 if bool((share < self.delta / len(share)).any()) else 1
 
-    def accept(self, newborns: Newborns) -> bool:
-        return True
+    def accept(self, newborns: Newborns) -> Verdict:
+        return Verdict(True)
 
 
 @dataclass(frozen=True)
 class EvidenceRule:
-    """Proposes a birth at every check and keeps it when the exact log-likelihood of other data says so.
+    """Proposes a birth at every check and keeps it when the log-likelihood of other data says so.
 
-    The new component is judged on rows that its birth did not look at, with its weight at the best of ``weights``. The
-    average gain must exceed ``noise`` standard errors and ``min_gain``.
+    The new component is judged on rows that its birth did not look at, or on held-out rows if there are any, with the
+    weights at their best both without it and with it. The average gain must exceed ``noise`` standard errors and
+    ``min_gain``.
 
     :param noise: standard errors of the gain that a birth must beat
-    :param min_gain: nats per row that a birth must bring
-    :param weights: weights of the new component to try, as multiples of 1 / (K + 1)
+    :param min_gain: nats that a birth must bring to all the data together
+    :param max_rows: rows to judge by at most
     """
 
     noise: float = 3.0
-    min_gain: float = 0.0
-    weights: tuple[float, ...] = (1.0, 0.5, 0.2)
+    min_gain: float = 5.0
+    max_rows: int = 1024
 
     def __post_init__(self) -> None:
         check(self.noise >= 0, "noise >= 0", self.noise)
-        check(len(self.weights) >= 1 and all(0 < w <= 1 for w in self.weights), "weights in (0, 1]", self.weights)
+        check(self.min_gain >= 0, "min_gain >= 0", self.min_gain)
+        check(self.max_rows >= 2, "max_rows >= 2", self.max_rows)
 
     def propose(self, usage: Usage) -> int:
         return 1
 
-    @torch.no_grad()
-    def accept(self, newborns: Newborns) -> bool:
-        newborns.require_data()
-        judged = newborns.unseen_rows()
-        if len(judged) < 2:
-            return False
-        before = newborns.row_log_prob(newborns.trial_weights(0.0), judged)
-        share = 1 / (newborns.index[0] + 1)
-        gains = [newborns.row_log_prob(newborns.trial_weights(w * share), judged) - before for w in self.weights]
-        gain = max(gains, key=lambda rows: float(rows.mean()))
-        error = float(gain.std()) / len(gain) ** 0.5
-        return float(gain.mean()) > max(self.noise * error, self.min_gain)
+    def accept(self, newborns: Newborns) -> Verdict:
+        rows = newborns.judged(self.max_rows)
+        if len(rows) < 2:
+            return Verdict(False)
+        K, born = newborns.index[0], len(newborns.index)
+        before = newborns.refitted_weights(newborns.trial_weights(0.0), rows)
+        after = newborns.refitted_weights(newborns.trial_weights(born / (K + born)), rows)
+        gains = newborns.row_log_prob(before, rows), newborns.row_log_prob(after, rows)
+        return Verdict.on_gain(*gains, self.min_gain / len(newborns.data), self.noise, after)
 
 
 @dataclass(frozen=True)
@@ -91,5 +89,5 @@ class Never:
     def propose(self, usage: Usage) -> int:
         return 0
 
-    def accept(self, newborns: Newborns) -> bool:
-        return True
+    def accept(self, newborns: Newborns) -> Verdict:
+        return Verdict(True)

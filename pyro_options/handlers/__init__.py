@@ -2,7 +2,7 @@
 
 from .collapse import CollapseMessenger, collapse
 from .entropy import EntropyMessenger, entropy_bonus, usage_entropy
-from .growth import GrowthEvent, GrowthMessenger
+from .growth import GrowthEvent, GrowthMessenger, Move
 from .observe import ObserveMessenger
 from .temper import TemperMessenger, temper
 
@@ -11,6 +11,7 @@ __all__ = [
     "EntropyMessenger",
     "GrowthEvent",
     "GrowthMessenger",
+    "Move",
     "ObserveMessenger",
     "TemperMessenger",
     "collapse",

@@ -1,14 +1,28 @@
 """Grow the truncation of a model and its guide while they train."""
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from torch import Tensor, nn
 
 from pyro_options.errors import check
-from pyro_options.growth import Birth, Newborns, RandomBirth, Rule, Snapshot, Usage, UsageRule, grow, num_components
+from pyro_options.growth import (
+    Birth,
+    Newborns,
+    RandomBirth,
+    Removal,
+    Rule,
+    Scene,
+    Snapshot,
+    Usage,
+    UsageRule,
+    Verdict,
+    grow,
+    num_components,
+    reweight,
+)
 
 from .observe import ObserveMessenger
 
@@ -16,12 +30,33 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class Move:
+    """One change that was tried."""
+
+    kind: str  # birth, prune or merge
+    components: tuple[int, ...]  # those born, in the new numbering, or those to go, in the old one
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
 class GrowthEvent:
-    """One decision: what was seen and what was done."""
+    """One check: what was seen, what was tried and what was done."""
 
     time: int
     usage: Usage
-    num_born: int
+    moves: tuple[Move, ...] = ()
+
+    def _count(self, born: bool) -> int:
+        accepted = [m for m in self.moves if m.verdict.accepted and (m.kind == "birth") == born]
+        return sum(len(move.components) for move in accepted)
+
+    @property
+    def num_born(self) -> int:
+        return self._count(True)
+
+    @property
+    def num_removed(self) -> int:
+        return self._count(False)
 
 
 class GrowthMessenger(ObserveMessenger):
@@ -33,7 +68,7 @@ class GrowthMessenger(ObserveMessenger):
     Example::
 
         growth = GrowthMessenger([model, guide], UsageRule(0.5))
-        ...                                        # some epochs of training
+        ...                                        # some steps of training
         with torch.no_grad(), growth:
             model(data)                            # observe
         growth.step(optimizer)                     # decide and resize
@@ -41,7 +76,9 @@ class GrowthMessenger(ObserveMessenger):
     :param modules: usually ``[model, guide]``
     :param rule: when to grow
     :param birth: how a new component starts
-    :param every: how many units of time (epochs, in the training loop) lie between checks
+    :param removals: moves that take a component away, tried before a birth
+    :param every: how many units of time (optimizer steps, in the training loop) lie between checks
+    :param patience: checks that came to nothing double the wait for the next, up to ``patience`` times ``every``
     :param max_components: never grow beyond
     :param site: observed site that the components explain
     """
@@ -51,26 +88,31 @@ class GrowthMessenger(ObserveMessenger):
         modules: Iterable[nn.Module],
         rule: Rule | None = None,
         birth: Birth | None = None,
-        every: int = 10,
+        removals: Sequence[Removal] = (),
+        every: int = 40,
+        patience: int = 1,
         max_components: int = 100,
         site: str = "actions",
     ):
         super().__init__(site)
         self.modules = list(modules)
         check(every >= 1, "every >= 1", every)
+        check(patience >= 1, "patience >= 1", patience)
         check(max_components >= self.num_components, f"max_components >= {self.num_components}", max_components)
         self.rule: Rule = UsageRule() if rule is None else rule
         self.birth: Birth = RandomBirth() if birth is None else birth
-        self.every, self.max_components = every, max_components
+        self.removals = tuple(removals)
+        self.every, self.patience, self.max_components = every, patience, max_components
         self.history: list[GrowthEvent] = []
+        self._idle, self._last = 1, 0  # the wait in units of `every`, and the time of the last check
 
     @property
     def num_components(self) -> int:
         return num_components(self.modules)
 
     def due(self, time: int) -> bool:
-        """Whether a check falls on this time."""
-        return time > 0 and time % self.every == 0
+        """Whether it is time for a check."""
+        return time - self._last >= self._idle * self.every
 
     def step(
         self,
@@ -79,28 +121,59 @@ class GrowthMessenger(ObserveMessenger):
         model: Callable | None = None,
         data: Any = None,
         log_weights: Tensor | None = None,
+        held_out: Any = None,
+        births: bool = True,
+        batch_size: int = 128,
     ) -> GrowthEvent:
-        """Decides on what was observed, resizes, and forgets the observation. A refused birth is undone exactly.
+        """Decides on what was observed, resizes, and forgets the observation. A refused move is undone exactly.
 
         :param optimizer: carries its state over to the resized parameters
-        :param model: for births and rules that look at data: ``model(rows, log_weights)`` with latent sites summed out
+        :param model: for moves that look at data: ``model(rows, log_weights)`` with latent sites summed out
         :param data: the rows
         :param log_weights: mean log weights of the components
+        :param held_out: rows to judge moves by, if not those of ``data`` that the move has not looked at
+        :param batch_size: rows to look at together
+        :param births: ``False`` only removes: what is born at the end of training would never be trained
         """
-        usage = self.usage()
+        scene = Scene(self.modules, self.usage(), log_weights, model, data, held_out, self.site, batch_size)
         self.reset()
-        before = self.num_components
-        born = max(0, min(self.rule.propose(usage), self.max_components - before))
-        if born:
-            undo = Snapshot(self.modules, optimizer)
-            grow(self.modules, born, optimizer)
-            newborns = Newborns(range(before, before + born), self.modules, usage, log_weights, model, data, self.site)
-            self.birth(newborns)
-            if not self.rule.accept(newborns):
-                undo.restore()
-                born = 0
-        if born:
-            logger.info("time %d: grew from %d to %d components", time, before, before + born)
-        event = GrowthEvent(time, usage, born)
+        moves = self._remove(scene, optimizer)
+        removed = any(move.verdict.accepted for move in moves)
+        if births and not removed:
+            moves += self._grow(scene, optimizer)
+        event = GrowthEvent(time, scene.usage, tuple(moves))
+        changed = event.num_born + event.num_removed > 0
+        self._idle = 1 if changed else min(2 * self._idle, self.patience)
+        self._last = time
+        if changed:
+            logger.info(
+                "time %d: %d born, %d removed: K = %d", time, event.num_born, event.num_removed, self.num_components
+            )
         self.history.append(event)
         return event
+
+    def _remove(self, scene: Scene, optimizer) -> list[Move]:
+        """The first removal that is accepted, and those that were refused before it."""
+        moves: list[Move] = []
+        for removal in self.removals:
+            moves += [Move(removal.name, (tried.index,), tried.verdict) for tried in removal(scene, optimizer)]
+            if any(move.verdict.accepted for move in moves):
+                break
+        return moves
+
+    def _grow(self, scene: Scene, optimizer) -> list[Move]:
+        before = self.num_components
+        born = max(0, min(self.rule.propose(scene.usage), self.max_components - before))
+        if not born:
+            return []
+        undo = Snapshot(self.modules, optimizer)
+        grow(self.modules, born, optimizer)
+        index = range(before, before + born)
+        newborns = Newborns(**{f.name: getattr(scene, f.name) for f in fields(scene)}, index=index)
+        self.birth(newborns)
+        verdict = self.rule.accept(newborns)
+        if not verdict.accepted:
+            undo.restore()
+        elif verdict.log_weights is not None:
+            reweight(self.modules, verdict.log_weights)
+        return [Move("birth", tuple(index), verdict)]

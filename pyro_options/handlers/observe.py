@@ -19,7 +19,7 @@ class ObserveMessenger(Messenger):
         self.reset()
 
     def reset(self) -> None:
-        self._likelihood = self._posterior = None
+        self._likelihood = self._posterior = self._explained = None
         self._count = 0
 
     def _pyro_post_sample(self, msg):
@@ -36,8 +36,10 @@ class ObserveMessenger(Messenger):
             posterior = responsibilities.sum(0)
             if self._likelihood is None:
                 self._likelihood, self._posterior = torch.zeros_like(likelihood), torch.zeros_like(posterior)
+                self._explained = 0.0
             self._likelihood += likelihood
             self._posterior += posterior
+            self._explained = self._explained + responsibilities.T @ log_prob
             self._count += len(log_prob)
 
     def usage(self) -> Usage:
@@ -46,4 +48,6 @@ class ObserveMessenger(Messenger):
             raise ValueError(
                 f"Expected data at site {self.site!r} but saw none. Run the model inside this handler first."
             )
-        return Usage(self._likelihood.cpu() / self._count, self._posterior.cpu() / self._count, self._count)
+        sums = self._likelihood, self._posterior, self._explained
+        likelihood, posterior, explained = (total.cpu() / self._count for total in sums)
+        return Usage(likelihood, posterior, self._count, explained)

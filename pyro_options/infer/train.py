@@ -16,13 +16,14 @@ from pyro.nn import PyroModule
 from tqdm import tqdm
 
 from pyro_options.data import Trajectories
-from pyro_options.distributions import logit_sticks
 from pyro_options.errors import check
-from pyro_options.handlers import EntropyMessenger, GrowthMessenger, TemperMessenger, collapse
+from pyro_options.handlers import EntropyMessenger, GrowthEvent, GrowthMessenger, TemperMessenger, collapse
 
 from .schedules import Constant, Exponential, Schedule
 
 logger = logging.getLogger(__name__)
+
+_STEPS_TOGETHER = 2**16  # time steps that a growth check looks at in one go
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class History:
     temperature: list[float] = field(default_factory=list)
     entropy_weight: list[float] = field(default_factory=list)
     growth_epochs: list[int] = field(default_factory=list)  # epochs after which a component was born
+    removal_epochs: list[int] = field(default_factory=list)  # epochs after which one was removed
     seconds: float = 0.0
 
     def to_dict(self) -> dict:
@@ -83,6 +85,7 @@ class Trainer:
     :param model: a :class:`~pyro_options.models.OptionHMM`, or any model of ``Trajectories``
     :param guide: any of :mod:`pyro_options.guides`
     :param growth: watches and grows both; ``None`` keeps K
+    :param held_out: judges growth instead of the training data
     """
 
     def __init__(
@@ -92,11 +95,13 @@ class Trainer:
         data: Trajectories,
         config: TrainConfig = TrainConfig(),
         growth: GrowthMessenger | None = None,
+        held_out: Trajectories | None = None,
     ):
         set_seed(config.seed)
         self.device = resolve_device(config.device)
         self.model, self.guide, self.config, self.growth = model.to(self.device), guide.to(self.device), config, growth
         self.data = data.to(self.device)
+        self.held_out = None if held_out is None else held_out.to(self.device)
         self.batches = torch.Generator().manual_seed(config.seed)
         self.optimizer = torch.optim.Adam(
             [
@@ -109,7 +114,7 @@ class Trainer:
         self.temper = TemperMessenger()
         self.entropy = EntropyMessenger(0.0, config.entropy_per)
         self.history = History()
-        self.epoch = 0
+        self.epoch = self.num_steps = 0
         self._validated = 0  # the number of options that Pyro's checks have passed with
 
     def parameters(self) -> list[torch.nn.Parameter]:
@@ -140,9 +145,10 @@ class Trainer:
         self._validated = self.model.num_options
         torch.nn.utils.clip_grad_norm_(self.parameters(), self.config.clip_norm)
         self.optimizer.step()
+        self.num_steps += 1
         return -loss - self.entropy.bonus
 
-    def observe_and_grow(self) -> None:
+    def observe_and_grow(self, births: bool = True) -> GrowthEvent:
         """Shows the growth handler the whole data set, and lets it decide."""
         growth, model = self.growth, collapse(self.model, self.guide.collapses)
         assert growth is not None
@@ -151,35 +157,58 @@ class Trainer:
                 trace = poutine.trace(self.temper(self.guide)).get_trace(batch)
                 poutine.replay(model, trace)(batch)
 
-        def given_weights(episodes, log_weights):
-            """The exact model under these weights."""
-            sticks = {"sticks": logit_sticks(log_weights)}
-            return poutine.condition(collapse(self.model), sticks)(episodes)
-
         weights = self.guide.weights.mean_log_weights().detach()
         with pyro.get_param_store().scope():
-            event = growth.step(self.optimizer, self.epoch, given_weights, self.data, weights)
+            event = growth.step(
+                self.optimizer,
+                self.num_steps,
+                collapse(self.model),
+                self.data,
+                weights,
+                self.held_out,
+                births,
+                batch_size=max(1, _STEPS_TOGETHER // self.data.stored.shape[1]),
+            )
         if event.num_born:
             self.history.growth_epochs.append(self.epoch)
+        if event.num_removed:
+            self.history.removal_epochs.append(self.epoch)
+        return event
+
+    def settle(self) -> None:
+        """Removes what has turned out to be of no use. Nothing is born any more."""
+        while self.growth is not None and self.growth.removals and self.observe_and_grow(births=False).num_removed:
+            pass
 
     def run(self, epochs: int | None = None) -> History:
-        """Trains for so many more epochs, by default those of the config."""
+        """Trains to the end of the config's epochs and settles, or for so many more epochs.
+
+        What would be born too late to be trained for as long as growth waits between checks is not born.
+        """
         start = time.perf_counter()
-        epochs = self.config.epochs if epochs is None else epochs
-        bar = tqdm(range(epochs), disable=not self.config.progress, unit="epoch", dynamic_ncols=True)
+        to_the_end = epochs is None
+        count = max(0, self.config.epochs - self.epoch) if epochs is None else epochs
+        bar = tqdm(range(count), disable=not self.config.progress, unit="epoch", dynamic_ncols=True)
         for _ in bar:
-            self.temper.temperature = self.config.temperature(self.epoch)
-            self.entropy.weight = self.config.entropy_weight(self.epoch)
-            total = 0.0
-            for batch in self.data.minibatches(self.config.batch_size, self.batches):
-                total += self.step(batch) * len(batch)
-            self.epoch += 1
-            self.record(total / len(self.data))
+            self.train_epoch()
             bar.set_postfix(elbo=f"{self.history.elbo[-1]:.3f}", K=self.model.num_options)
-            if self.growth is not None and self.growth.due(self.epoch):
-                self.observe_and_grow()
+            if self.growth is not None and self.growth.due(self.num_steps):
+                ahead = (self.config.epochs - self.epoch) * math.ceil(len(self.data) / self.config.batch_size)
+                self.observe_and_grow(births=not to_the_end or ahead >= self.growth.every)
+        if to_the_end and count:
+            self.settle()
         self.history.seconds += time.perf_counter() - start
         return self.history
+
+    def train_epoch(self) -> None:
+        """One pass over the data."""
+        self.temper.temperature = self.config.temperature(self.epoch)
+        self.entropy.weight = self.config.entropy_weight(self.epoch)
+        total = 0.0
+        for batch in self.data.minibatches(self.config.batch_size, self.batches):
+            total += self.step(batch) * len(batch)
+        self.epoch += 1
+        self.record(total / len(self.data))
 
     def record(self, elbo: float) -> None:
         self.history.elbo.append(elbo)

@@ -41,6 +41,15 @@ class Growable:
             row = tensor.data.select(axis, child)
             row.mul_(noise).add_(tensor.data.select(axis, parent))
 
+    def blend(self, heir: int, other: int, share: float) -> None:
+        """Turns a component into ``share`` of itself and the rest of another."""
+        for name, axis in self.component_axes.items():
+            tensor = getattr(self, name)
+            tensor.data.select(axis, heir).lerp_(tensor.data.select(axis, other), 1 - share)
+
+    def reweight(self, log_weights: Tensor) -> None:
+        """Takes new weights of the components, relative to each other. Only layers that hold weights do anything."""
+
 
 class GrowableHeads(Growable, nn.Module):
     """One linear map per component, ``(..., in) -> (..., K, out)``, computed as a single product."""

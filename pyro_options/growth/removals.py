@@ -1,0 +1,146 @@
+"""When a component goes: nothing is lost without it, or another can do its work."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from pyro_options.errors import check
+from pyro_options.nn.growable import growables
+
+from .resize import prune, reweight
+from .scene import ABSENT, Scene
+from .snapshot import Snapshot
+from .verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Removed:
+    """One component that was to go."""
+
+    index: int
+    verdict: Verdict
+
+
+class Removal(Protocol):
+    """Looks for a component to remove, removes it if its judge agrees, and leaves everything alone otherwise."""
+
+    name: str
+
+    def __call__(self, scene: Scene, optimizer=None) -> list[Removed]: ...
+
+
+def _without(log_weights: Tensor, gone: int) -> Tensor:
+    """The same weights without one component, as good as zero."""
+    return log_weights.index_fill(0, torch.tensor(gone, device=log_weights.device), ABSENT)
+
+
+def _kept(log_weights: Tensor, gone: int) -> Tensor:
+    return torch.cat([log_weights[:gone], log_weights[gone + 1 :]])
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What prune and merge share: whom they try, and how much a removal may cost.
+
+    A removal is accepted if the average log-likelihood of the rows, with the weights at their best, falls by less than
+    ``noise`` standard errors, or that of all the data by less than ``tolerance``. Both ask for less than a birth must
+    bring, so that what was born for a reason is not removed for the lack of one.
+
+    :param noise: standard errors of the loss that count as none
+    :param tolerance: nats lost by all the data together that count as none
+    :param candidates: components to try at each check, the cheapest to replace first
+    :param max_rows: rows to judge by at most
+    """
+
+    noise: float = 1.0
+    tolerance: float = 1.0
+    candidates: int = 2
+    max_rows: int = 1024
+
+    def __post_init__(self) -> None:
+        check(self.noise >= 0, "noise >= 0", self.noise)
+        check(self.tolerance >= 0, "tolerance >= 0", self.tolerance)
+        check(self.candidates >= 1, "candidates >= 1", self.candidates)
+        check(self.max_rows >= 2, "max_rows >= 2", self.max_rows)
+
+    def _pairs(self, scene: Scene) -> list[tuple[int, int]]:
+        """Components that cost least to replace, each with the one that would take over."""
+        cost, heir = scene.usage.replacement_cost().min(-1)
+        return [(i, int(heir[i])) for i in cost.argsort()[: self.candidates].tolist()]
+
+    def _verdict(self, scene: Scene, before: Tensor, after: Tensor) -> Verdict:
+        return Verdict.on_loss(before, after, self.tolerance / len(scene.data), self.noise)
+
+
+@dataclass(frozen=True)
+class Prune(_Judged):
+    """Removes a component that explains nothing which the others, with better weights, would not explain as well."""
+
+    name = "prune"
+
+    def __call__(self, scene, optimizer=None):
+        weights = scene.require_data()
+        rows = scene.judged(self.max_rows)
+        if len(weights) < 2 or len(rows) < 2:
+            return []
+        before = scene.row_log_prob(scene.refitted_weights(weights, rows), rows)
+        tried = []
+        for gone, _ in self._pairs(scene):
+            lighter = scene.refitted_weights(_without(weights, gone), rows)
+            verdict = self._verdict(scene, before, scene.row_log_prob(lighter, rows))
+            tried.append(Removed(gone, verdict))
+            if verdict.accepted:
+                prune(scene.modules, [gone], optimizer)
+                reweight(scene.modules, _kept(lighter, gone))
+                break
+        return tried
+
+
+@dataclass(frozen=True)
+class Merge(_Judged):
+    """Lets one component take over the work of another: the average of both, fitted to the data of both.
+
+    Finds what :class:`Prune` cannot: two halves of one cluster, neither of which would do without the other.
+
+    :param steps: Adam steps of the fit
+    :param learning_rate: of those steps
+    :param fit_rows: rows to fit at most
+    """
+
+    name = "merge"
+
+    steps: int = 50
+    learning_rate: float = 0.05
+    fit_rows: int = 256
+
+    def __call__(self, scene, optimizer=None):
+        weights = scene.require_data()
+        rows = scene.judged(self.max_rows)
+        if len(weights) < 2 or len(rows) < 2:
+            return []
+        before = scene.row_log_prob(scene.refitted_weights(weights, rows), rows)
+        tried = []
+        for gone, heir in self._pairs(scene):
+            undo = Snapshot(scene.modules, optimizer)
+            lighter = self._join(scene, weights, gone, heir, rows)
+            verdict = self._verdict(scene, before, scene.row_log_prob(lighter, rows))
+            tried.append(Removed(gone, verdict))
+            if verdict.accepted:
+                prune(scene.modules, [gone], optimizer)
+                reweight(scene.modules, _kept(lighter, gone))
+                break
+            undo.restore()
+        return tried
+
+    def _join(self, scene: Scene, weights: Tensor, gone: int, heir: int, rows) -> Tensor:
+        """Makes ``heir`` the work of both; returns the weights that suit it best."""
+        share = float(scene.usage.posterior[heir] / scene.usage.posterior[[heir, gone]].sum().clamp(min=1e-12))
+        for layer in growables(scene.modules):
+            layer.blend(heir, gone, share)
+        joined = weights.clone()
+        joined[heir] = torch.logaddexp(weights[heir], weights[gone])
+        fitted = scene.sample(scene.data, range(len(scene.data)), self.fit_rows)
+        scene.fit([heir], fitted, _without(joined, gone), self.steps, self.learning_rate)
+        return scene.refitted_weights(_without(joined, gone), rows)

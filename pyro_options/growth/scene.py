@@ -1,0 +1,140 @@
+"""What a move and its judge may look at."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from pyro import poutine
+from torch import Tensor, nn
+
+from pyro_options.errors import check
+from pyro_options.nn.growable import growables
+
+from .usage import Usage
+
+#: log weight of a component that is not there: finite, since kernels divide by what it becomes
+ABSENT = -70.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Modules, data, and the exact likelihood of each row of data under any weights.
+
+    :param modules: everything that grows
+    :param usage: what was observed
+    :param log_weights: mean log weights of the components ``(K,)``
+    :param model: ``model(rows, log_weights)`` runs the model with its latent sites summed out under given weights; any
+        per-row bound will do, noisy or not
+    :param data: all the rows, with a length and indexable by a tensor of indices
+    :param held_out: rows to judge moves by; by default those of ``data`` that the move has not looked at
+    :param site: the observed site
+    :param batch_size: rows to look at together
+    """
+
+    modules: Sequence[nn.Module]
+    usage: Usage
+    log_weights: Tensor | None = None
+    model: Callable | None = None
+    data: Any = None
+    held_out: Any = None
+    site: str = "actions"
+    batch_size: int = 128
+
+    def require_data(self) -> Tensor:
+        """The mean log weights, if everything is there that it takes to look at data."""
+        given = self.model is not None and self.data is not None and self.log_weights is not None
+        check(given, "a model, data and weights to look at", "none", "Give them to GrowthMessenger.step.")
+        assert self.log_weights is not None
+        return self.log_weights
+
+    def observed(self, rows: Any, log_weights: Tensor) -> tuple[Any, Any]:
+        """Distribution and value of the observed site, for these rows under these weights."""
+        assert self.model is not None
+        node = poutine.trace(lambda: self.model(rows, log_weights)).get_trace().nodes[self.site]
+        return node["fn"], node["value"]
+
+    def judged(self, max_rows: int) -> Any:
+        """A random sample of the rows by which to judge a move."""
+        if self.held_out is not None:
+            return self.sample(self.held_out, range(len(self.held_out)), max_rows)
+        return self.sample(self.data, self.unseen_rows(), max_rows)
+
+    def sample(self, data: Any, rows: Sequence[int], max_rows: int) -> Any:
+        """At most ``max_rows`` of these rows, at random."""
+        index = torch.as_tensor(rows, dtype=torch.long)
+        if len(index) > max_rows:
+            index = index[torch.randperm(len(index))[:max_rows]]
+        return data[index.to(self.require_data().device)]
+
+    def unseen_rows(self) -> Sequence[int]:
+        """Rows of the data that no move has fitted."""
+        return range(len(self.data))
+
+    @torch.no_grad()
+    def row_log_prob(self, log_weights: Tensor, rows: Any) -> Tensor:
+        """Log-likelihood of each row, ``(rows,)``."""
+        parts = [fn.log_prob(value) for fn, value in self._batches(rows, log_weights)]
+        return torch.cat(parts)
+
+    def refitted_weights(self, log_weights: Tensor, rows: Any, steps: int = 5) -> Tensor:
+        """Log weights after steps of expectation maximization, everything else as it is.
+
+        The gradient of the log-likelihood by a log weight is the expected number of times that its component is drawn,
+        so this needs no more of a model than its likelihood. What is :data:`ABSENT` stays so.
+        """
+        absent = log_weights <= ABSENT
+        for _ in range(steps):
+            log_weights = torch.log_softmax(log_weights, -1).masked_fill(absent, ABSENT).requires_grad_()
+            counts = torch.zeros_like(log_weights)
+            for fn, value in self._batches(rows, log_weights):
+                counts += torch.autograd.grad(fn.log_prob(value).sum(), log_weights)[0]
+            log_weights = torch.log(counts.clamp(min=1e-12))
+        return torch.log_softmax(log_weights.detach(), -1).masked_fill(absent, ABSENT)
+
+    def _batches(self, rows: Any, log_weights: Tensor):
+        for part in torch.arange(len(rows), device=log_weights.device).split(self.batch_size):
+            yield self.observed(rows[part], log_weights)
+
+    def fit(self, index: Sequence[int], rows: Any, log_weights: Tensor, steps: int, learning_rate: float) -> None:
+        """Maximizes the likelihood of ``rows`` over the parameters of the components ``index`` alone, with Adam."""
+        parameters = [
+            (getattr(layer, name), axis)
+            for layer in growables(self.modules)
+            for name, axis in layer.component_axes.items()
+            if getattr(layer, name).requires_grad
+        ]
+        chosen = torch.tensor(list(index), device=log_weights.device)
+        moving = [nn.Parameter(p.detach().index_select(axis, chosen)) for p, axis in parameters]
+        optimizer = torch.optim.Adam(moving, lr=learning_rate)
+        for _ in range(steps):
+            fn, value = self.observed(rows, log_weights)
+            loss = -fn.log_prob(value).sum() / len(rows)
+            grads = torch.autograd.grad(loss, [p for p, _ in parameters], allow_unused=True)
+            with torch.no_grad():
+                for own, grad, (_, axis) in zip(moving, grads, parameters):
+                    own.grad = None if grad is None else grad.index_select(axis, chosen)
+                optimizer.step()
+                for own, (p, axis) in zip(moving, parameters):
+                    p.index_copy_(axis, chosen, own)
+
+
+@dataclass(frozen=True)
+class Newborns(Scene):
+    """A scene into which :func:`~pyro_options.growth.resize.grow` has just brought new components.
+
+    ``log_weights`` and ``usage`` are of the components that were there before.
+    """
+
+    index: Sequence[int] = ()  # the new components
+    used_rows: set[int] = field(default_factory=set)  # rows that their birth has looked at
+
+    def trial_weights(self, share: float) -> Tensor:
+        """Log weights with ``share`` for the new components together and the rest for those that were there."""
+        old = torch.log_softmax(self.require_data(), -1)
+        each = ABSENT if share == 0 else math.log(share / len(self.index))
+        return torch.cat([old + math.log1p(-share), old.new_full((len(self.index),), each)])
+
+    def unseen_rows(self) -> list[int]:
+        return [row for row in range(len(self.data)) if row not in self.used_rows]
