@@ -4,6 +4,7 @@ Every run is one call of ``examples/toy_message.py`` with its defaults, or with 
 Finished runs are kept in ``--out``, so the sweep resumes where it stopped. The committed results come from::
 
     python examples/message_sweep.py
+    python examples/message_sweep.py --name message_sweep_usage --guides relaxed --num-messages 2 4 6 8 --variants usage
     python examples/message_sweep.py --name message_ablation --guides relaxed --num-messages 8 --seeds 0 1 \\
         --variants random-births equal-rates independent-heads trajectory-entropy no-entropy evidence
 
@@ -14,6 +15,7 @@ import json
 import platform
 import shlex
 import sys
+import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -28,14 +30,16 @@ from tqdm import tqdm
 from pyro_options import plotting
 
 #: what a variant changes of the defaults of ``toy_message.py``
+USAGE = {"rule": "usage", "epochs": 300}  # the paper's rule, with split births
 VARIANTS: dict[str, dict] = {
     "default": {},
-    "random-births": {"birth": "random"},
-    "equal-rates": {"weights_learning_rate": 5e-3},
-    "independent-heads": {"independent_heads": True},
-    "trajectory-entropy": {"entropy_per": "trajectory"},
-    "no-entropy": {"entropy_weight": 0.0},
-    "evidence": {"rule": "evidence", "birth": "data"},
+    "usage": USAGE,
+    "random-births": USAGE | {"birth": "random"},
+    "equal-rates": USAGE | {"weights_learning_rate": 5e-3},
+    "independent-heads": USAGE | {"independent_heads": True},
+    "trajectory-entropy": USAGE | {"entropy_per": "trajectory"},
+    "no-entropy": USAGE | {"entropy_weight": 0.0},
+    "evidence": {"epochs": 300},
 }
 
 
@@ -49,18 +53,22 @@ class Args:
     """keys of VARIANTS"""
 
     guides: tuple[str, ...] = ("relaxed", "exact")
-    num_messages: tuple[int, ...] = (2, 4, 6, 8)
+    num_messages: tuple[int, ...] = tuple(range(2, 13))
     seeds: tuple[int, ...] = tuple(range(10))
     epochs: int | None = None
-    """the guide's default"""
+    """by default those of the variant, or of the guide"""
     processes: int = 2
     out: Path = Path("examples/results")
 
 
 def run(variant: str, guide: str, num_messages: int, seed: int, epochs: int | None) -> dict:
     """One run on one core, as ``toy_message.py`` does it."""
-    given = {"num_messages": num_messages, "guide": guide, "seed": seed, "epochs": epochs, "progress": False}
-    return {"variant": variant} | toy_message.train(toy_message.Args(**given | VARIANTS[variant]))[1]
+    given = {"num_messages": num_messages, "guide": guide, "seed": seed, "progress": False} | VARIANTS[variant]
+    if epochs is not None:
+        given["epochs"] = epochs
+    start = time.process_time()
+    results = toy_message.train(toy_message.Args(**given))[1]
+    return {"variant": variant, "processor_seconds": time.process_time() - start} | results
 
 
 def key(result: dict) -> tuple:
