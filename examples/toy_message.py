@@ -37,7 +37,7 @@ class Args:
     seed: int = 0
     """of data, initial values and training"""
     epochs: int | None = None
-    """passes over the demonstrations; by default 150, and 100 for the exact guide"""
+    """passes over the demonstrations; by default 100"""
     out: Path = Path("out/toy_message")
     """folder for results"""
     device: str = "auto"

@@ -29,6 +29,14 @@ def _mean_sticks(weight: Tensor) -> Tensor:
     return (weight / left.clamp(min=torch.finfo(weight.dtype).tiny)).clamp(torch.finfo(weight.dtype).tiny, 1 - 1e-6)
 
 
+def _handed_over(weight: Tensor, heir: int, other: int) -> Tensor:
+    """The same weights after one has taken the mass of another."""
+    weight = weight.detach().clone()
+    weight[heir] += weight[other]
+    weight[other] = 0.0
+    return weight
+
+
 class GrowableGEM(Growable, PyroModule):
     r"""A growable posterior over GEM weights: independent Kumaraswamy sticks, in logit space.
 
@@ -78,11 +86,15 @@ class GrowableGEM(Growable, PyroModule):
         """A new stick breaks what is left, whoever its parent: weights are not inherited."""
 
     def blend(self, heir, other, share):
-        """Weights do not blend: :meth:`reweight` gives the heir the mass of both."""
+        """The heir takes the whole mass of the other."""
+        self._set_mean(_handed_over(self.mean_log_weights().exp(), heir, other))
 
     def reweight(self, log_weights):
-        mean = torch.exp(log_weights + torch.logsumexp(self.mean_log_weights(), 0))
-        self.log_b.data.copy_(_solve_log_b(self.log_a.data, _mean_sticks(mean)))
+        self._set_mean(torch.exp(log_weights + torch.logsumexp(self.mean_log_weights(), 0)))
+
+    @torch.no_grad()
+    def _set_mean(self, weights: Tensor) -> None:
+        self.log_b.copy_(_solve_log_b(self.log_a, _mean_sticks(weights)))
 
     def sticks(self) -> LogitKumaraswamy:
         """The distribution of the stick logits."""
@@ -127,11 +139,15 @@ class PointGEM(Growable, PyroModule):
         """A new stick breaks what is left, whoever its parent: weights are not inherited."""
 
     def blend(self, heir, other, share):
-        """Weights do not blend: :meth:`reweight` gives the heir the mass of both."""
+        """The heir takes the whole mass of the other."""
+        self._set_mean(_handed_over(self.mean_log_weights().exp(), heir, other))
 
     def reweight(self, log_weights):
-        weight = torch.exp(log_weights + torch.logsumexp(self.mean_log_weights(), 0))
-        self.logits.data.copy_(torch.logit(_mean_sticks(weight)))
+        self._set_mean(torch.exp(log_weights + torch.logsumexp(self.mean_log_weights(), 0)))
+
+    @torch.no_grad()
+    def _set_mean(self, weights: Tensor) -> None:
+        self.logits.copy_(torch.logit(_mean_sticks(weights)))
 
     def mean_log_weights(self) -> Tensor:
         return log_stick_breaking(self.logits, self.remainder)

@@ -73,11 +73,11 @@ class TrainDefaults:
     """How long a guide takes, and the entropy regularizer that it needs; chosen by measurement on the message task."""
 
     entropy_weight: float = 5.0  # λ_ent
-    epochs: int = 150
+    epochs: int = 100
 
 
 #: with the path summed out there is no encoder to keep from settling early
-TRAIN_DEFAULTS = {name: TrainDefaults() for name in GUIDES} | {"exact": TrainDefaults(0.0, 100)}
+TRAIN_DEFAULTS = {name: TrainDefaults() for name in GUIDES} | {"exact": TrainDefaults(entropy_weight=0.0)}
 
 
 @dataclass(frozen=True)

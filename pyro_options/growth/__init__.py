@@ -2,7 +2,7 @@
 
 from .births import Birth, DataBirth, RandomBirth, SplitBirth
 from .removals import Merge, Prune, Removal, Removed
-from .resize import grow, num_components, permute, prune, resize, reweight
+from .resize import grow, merge, num_components, permute, prune, resize, reweight
 from .rules import EvidenceRule, Never, Rule, UsageRule
 from .scene import Newborns, Scene
 from .snapshot import Snapshot
@@ -28,6 +28,7 @@ __all__ = [
     "UsageRule",
     "Verdict",
     "grow",
+    "merge",
     "num_components",
     "permute",
     "prune",

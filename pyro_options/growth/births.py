@@ -51,29 +51,39 @@ class SplitBirth:
 class DataBirth:
     """Fits a new component to the rows of data that the model explains worst.
 
-    Of the worst-explained ``share`` of the rows a random half (at most ``max_rows``) is fitted, by maximizing its exact
-    log-likelihood over the parameters of the new component alone; the other rows are left for a rule to judge it by.
+    First to a single one of them, as if the new component had to explain it alone: a component that starts as a little
+    of everything has no data of its own, and never gets any. Then to a random half of the worst-explained ``share`` of
+    the rows (at most ``max_rows``), beside the other components, which stay as they are. What is maximized is the exact
+    log-likelihood over the parameters of the new component; the other rows are left for a rule to judge it by.
 
     :param share: fraction of the rows to look at, by default one part in the number of components
     :param max_rows: rows to fit at most
-    :param steps: Adam steps
+    :param seed_steps: Adam steps on a single row
+    :param steps: Adam steps on the many
     :param learning_rate: of those steps
     """
 
     share: float | None = None
     max_rows: int = 128
-    steps: int = 100
+    seed_steps: int = 50
+    steps: int = 50
     learning_rate: float = 0.1
 
     def __post_init__(self) -> None:
         check(self.share is None or 0 < self.share <= 1, "share in (0, 1]", self.share)
         check(self.steps >= 1 and self.max_rows >= 1, "steps and max_rows >= 1", (self.steps, self.max_rows))
+        check(self.seed_steps >= 0, "seed_steps >= 0", self.seed_steps)
 
     def __call__(self, newborns):
         explained = newborns.row_log_prob(newborns.trial_weights(0.0), newborns.data)
         share = 1 / (1 + len(newborns.log_weights)) if self.share is None else self.share
         worst = explained.topk(max(2, round(share * len(explained))), largest=False).indices
-        half = worst[torch.randperm(len(worst), device=worst.device)][: min(self.max_rows, (len(worst) + 1) // 2)]
+        worst = worst[torch.randperm(len(worst), device=worst.device)]
+        half = worst[: min(self.max_rows, (len(worst) + 1) // 2)]
         newborns.used_rows.update(half.tolist())
+        alone = newborns.trial_weights(1 - 1e-3)
+        for i, child in enumerate(newborns.index):
+            seed = newborns.data[half[i % len(half)].unsqueeze(0)]
+            newborns.fit([child], seed, alone, self.seed_steps, self.learning_rate)
         weights = newborns.trial_weights(share)
         newborns.fit(newborns.index, newborns.data[half], weights, self.steps, self.learning_rate)

@@ -114,6 +114,17 @@ def prune(modules: Iterable[nn.Module], index: Iterable[int], optimizer=None) ->
     resize(modules, [k for k in range(K) if k not in gone], 0, optimizer)
 
 
+def merge(modules: Iterable[nn.Module], heir: int, gone: int, share: float = 0.5, optimizer=None) -> None:
+    """Makes one component of two, with the mass of both: ``share`` of the heir and the rest of the one that goes."""
+    modules = list(modules)
+    K = num_components(modules)
+    check(heir != gone and all(0 <= k < K for k in (heir, gone)), f"two components in [0, {K - 1}]", (heir, gone))
+    check(0 <= share <= 1, "share in [0, 1]", share)
+    for layer in growables(modules):
+        layer.blend(heir, gone, share)
+    prune(modules, [gone], optimizer)
+
+
 def permute(modules: Iterable[nn.Module], order: Sequence[int], optimizer=None) -> None:
     """Reorders the components."""
     modules = list(modules)
