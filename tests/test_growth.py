@@ -1,5 +1,6 @@
 """Observe, decide, resize: each on its own, then together."""
 
+import json
 from dataclasses import dataclass
 
 import pyro
@@ -248,3 +249,15 @@ def test_evidence_keeps_a_needed_option_and_refuses_a_useless_one():
     assert [event.num_born for event in growth.history].count(1) == 1
     refused = [move.kind for event in growth.history[1:] for move in event.moves if not move.verdict.accepted]
     assert "birth" in refused and "prune" in refused
+
+
+def test_a_growth_handler_goes_on_where_another_left_off():
+    torch.manual_seed(0)
+    episodes, (model, guide) = make_episodes(20), pair("exact")
+    growth = GrowthMessenger([model, guide], EvidenceRule(), DataBirth(), [Prune()], every=5, patience=4)
+    Trainer(model, guide, episodes, TrainConfig(12, 10, progress=False), growth).run()
+    state = json.loads(json.dumps(growth.state_dict()))
+    other = GrowthMessenger([model, guide], EvidenceRule(), DataBirth(), [Prune()], every=5, patience=4)
+    other.load_state_dict(state)
+    assert len(other.history) == len(growth.history) >= 2 and other.state_dict() == growth.state_dict()
+    assert [other.due(time) for time in range(60)] == [growth.due(time) for time in range(60)]

@@ -1,5 +1,7 @@
 """Components that are of no use go, those that are stay, and a refused removal leaves no trace."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from helpers import make_episodes, make_model
@@ -7,6 +9,7 @@ from pyro import poutine
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories
+from pyro_options.distributions import logit_sticks
 from pyro_options.growth import Merge, Prune, Scene, Usage, Verdict, reweight
 from pyro_options.growth.scene import ABSENT
 from pyro_options.guides import Exact, GrowableGEM, PointGEM, Relaxed, weights_guide
@@ -67,6 +70,20 @@ def test_expected_counts_are_those_of_the_posterior():
         expected += drawn.sum((0, 1))
     after = given.refitted_weights(weights, episodes, steps=1)
     assert_close(after.exp(), expected / expected.sum(), atol=0.01, rtol=0)
+
+
+def test_weights_given_as_sticks_are_the_same():
+    episodes, model = make_episodes(20), make_model()
+    given = scene(model, Exact(weights_guide("gem", 3)), episodes)
+    weights = torch.log_softmax(torch.tensor([0.3, -1.0, 0.5]), 0)
+
+    def by_sticks(rows, log_weights):
+        return poutine.condition(collapse(model), {"sticks": logit_sticks(log_weights)})(rows)
+
+    other = replace(given, model=by_sticks)
+    assert_close(given.row_log_prob(weights, episodes), other.row_log_prob(weights, episodes), atol=1e-4, rtol=0)
+    refitted = [s.refitted_weights(weights, episodes) for s in (given, other)]
+    assert_close(*refitted, atol=1e-3, rtol=0)
 
 
 def test_refitted_weights_only_raise_the_likelihood_and_leave_out_who_is_absent():

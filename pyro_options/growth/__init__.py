@@ -1,6 +1,7 @@
 """Changing the number of components: when (rules), how (births, removals), and the surgery itself (resize)."""
 
 from .births import Birth, DataBirth, RandomBirth, SplitBirth
+from .events import GrowthEvent, Move
 from .removals import Merge, Prune, Removal, Removed
 from .resize import grow, merge, num_components, permute, prune, resize, reweight
 from .rules import EvidenceRule, Never, Rule, UsageRule
@@ -13,7 +14,9 @@ __all__ = [
     "Birth",
     "DataBirth",
     "EvidenceRule",
+    "GrowthEvent",
     "Merge",
+    "Move",
     "Never",
     "Newborns",
     "Prune",

@@ -17,6 +17,9 @@ from .usage import Usage
 #: log weight of a component that is not there: finite, since kernels divide by what it becomes
 ABSENT = -70.0
 
+#: mass that trial weights leave to nobody, so that a model may take them as sticks, of which the last is not one
+LEFT = 1e-4
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -50,9 +53,10 @@ class Scene:
         return self.log_weights
 
     def observed(self, rows: Any, log_weights: Tensor) -> tuple[Any, Any]:
-        """Distribution and value of the observed site, for these rows under these weights."""
+        """Distribution and value of the observed site, for these rows under these weights, which sum to one."""
         assert self.model is not None
-        node = poutine.trace(lambda: self.model(rows, log_weights)).get_trace().nodes[self.site]
+        weights = log_weights + math.log1p(-LEFT)
+        node = poutine.trace(lambda: self.model(rows, weights)).get_trace().nodes[self.site]
         return node["fn"], node["value"]
 
     def judged(self, max_rows: int) -> Any:

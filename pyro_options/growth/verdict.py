@@ -15,6 +15,9 @@ class Verdict:
     error: float = math.nan  # its standard error
     log_weights: Tensor | None = None  # weights that suit the data best after the move, if the judge looked for them
 
+    def figures(self) -> dict[str, float]:
+        return {"gain": self.gain, "error": self.error}
+
     @staticmethod
     def on_gain(
         before: Tensor, after: Tensor, least: float, noise: float, log_weights: Tensor | None = None

@@ -2,16 +2,14 @@
 
 from .collapse import CollapseMessenger, collapse
 from .entropy import EntropyMessenger, entropy_bonus, usage_entropy
-from .growth import GrowthEvent, GrowthMessenger, Move
+from .growth import GrowthMessenger
 from .observe import ObserveMessenger
 from .temper import TemperMessenger, temper
 
 __all__ = [
     "CollapseMessenger",
     "EntropyMessenger",
-    "GrowthEvent",
     "GrowthMessenger",
-    "Move",
     "ObserveMessenger",
     "TemperMessenger",
     "collapse",

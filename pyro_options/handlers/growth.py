@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from pyro_options.errors import check
 from pyro_options.growth import (
     Birth,
+    GrowthEvent,
+    Move,
     Newborns,
     RandomBirth,
     Removal,
     Rule,
     Scene,
     Snapshot,
-    Usage,
     UsageRule,
-    Verdict,
     grow,
     num_components,
     reweight,
@@ -27,36 +27,6 @@ from pyro_options.growth import (
 from .observe import ObserveMessenger
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Move:
-    """One change that was tried."""
-
-    kind: str  # birth, prune or merge
-    components: tuple[int, ...]  # those born, in the new numbering, or those to go, in the old one
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
-class GrowthEvent:
-    """One check: what was seen, what was tried and what was done."""
-
-    time: int
-    usage: Usage
-    moves: tuple[Move, ...] = ()
-
-    def _count(self, born: bool) -> int:
-        accepted = [m for m in self.moves if m.verdict.accepted and (m.kind == "birth") == born]
-        return sum(len(move.components) for move in accepted)
-
-    @property
-    def num_born(self) -> int:
-        return self._count(True)
-
-    @property
-    def num_removed(self) -> int:
-        return self._count(False)
 
 
 class GrowthMessenger(ObserveMessenger):
@@ -113,6 +83,15 @@ class GrowthMessenger(ObserveMessenger):
     def due(self, time: int) -> bool:
         """Whether it is time for a check."""
         return time - self._last >= self._idle * self.every
+
+    def state_dict(self) -> dict:
+        """What a checkpoint must keep besides the modules, as plain numbers."""
+        return {"last": self._last, "idle": self._idle, "history": [event.to_dict() for event in self.history]}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Goes on where :meth:`state_dict` left off; the modules are the caller's to restore."""
+        self._last, self._idle = state["last"], state["idle"]
+        self.history = [GrowthEvent.from_dict(event) for event in state["history"]]
 
     def step(
         self,

@@ -17,7 +17,8 @@ from tqdm import tqdm
 
 from pyro_options.data import Trajectories
 from pyro_options.errors import check
-from pyro_options.handlers import EntropyMessenger, GrowthEvent, GrowthMessenger, TemperMessenger, collapse
+from pyro_options.growth import GrowthEvent
+from pyro_options.handlers import EntropyMessenger, GrowthMessenger, TemperMessenger, collapse
 
 from .schedules import Constant, Exponential, Schedule
 

@@ -1,0 +1,65 @@
+"""What growth did, check by check."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from .usage import Usage
+from .verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Move:
+    """One change that was tried."""
+
+    kind: str  # birth, prune or merge
+    components: tuple[int, ...]  # those born, in the new numbering, or those to go, in the old one
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class GrowthEvent:
+    """One check: what was seen, what was tried and what was done."""
+
+    time: int
+    usage: Usage
+    moves: tuple[Move, ...] = ()
+
+    def _count(self, born: bool) -> int:
+        accepted = [m for m in self.moves if m.verdict.accepted and (m.kind == "birth") == born]
+        return sum(len(move.components) for move in accepted)
+
+    @property
+    def num_born(self) -> int:
+        return self._count(True)
+
+    @property
+    def num_removed(self) -> int:
+        return self._count(False)
+
+    def to_dict(self) -> dict:
+        """Plain numbers, for JSON; what was not measured is ``None``."""
+        return {
+            "time": self.time,
+            "likelihood_usage": self.usage.likelihood.tolist(),
+            "posterior_usage": self.usage.posterior.tolist(),
+            "num_points": self.usage.num_points,
+            "moves": [
+                {"kind": m.kind, "components": list(m.components), "accepted": m.verdict.accepted}
+                | {name: None if math.isnan(x) else x for name, x in m.verdict.figures().items()}
+                for m in self.moves
+            ],
+        }
+
+    @staticmethod
+    def from_dict(given: dict) -> "GrowthEvent":
+        """The inverse of :meth:`to_dict`."""
+        usage = Usage(
+            torch.tensor(given["likelihood_usage"]), torch.tensor(given["posterior_usage"]), given["num_points"]
+        )
+        moves = []
+        for move in given["moves"]:
+            figures = (math.nan if move[name] is None else move[name] for name in ("gain", "error"))
+            moves.append(Move(move["kind"], tuple(move["components"]), Verdict(move["accepted"], *figures)))
+        return GrowthEvent(given["time"], usage, tuple(moves))
