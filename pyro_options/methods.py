@@ -64,6 +64,7 @@ class MethodConfig:
     uniform: bool = False  # no stick-breaking prior: every option equally likely, as in DDO
     point: bool = False  # a point estimate of the weights instead of a posterior
     alpha: float = 1.0
+    termination_cost: float = 0.0  # nats for each termination; more makes options longer
     hidden: tuple[int, ...] = (16, 16)  # shared state network; () is a linear layer per option
     skip_constant: bool = False  # leave out entries of a state that never vary in the data
     lstm_size: int = 32
@@ -137,7 +138,7 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
         data.state_dim, K, data.action_dim, config.hidden, _network(inputs, config)
     )
     termination = Termination(data.state_dim, K, config.hidden, _network(inputs, config))
-    model = OptionHMM(policy, termination, config.prior, config.alpha)
+    model = OptionHMM(policy, termination, config.prior, config.alpha, config.termination_cost)
     guide = _guide(data, K, config, inputs)
     if config.num_options is not None:
         return Method(model, guide, None)

@@ -351,10 +351,10 @@ def test_foreign_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="version 1"):
         Skills.load(path)
     torch.save({"a": 1}, path)
-    with pytest.raises(ValueError, match="Skills.save wrote"):
+    with pytest.raises(ValueError, match=r"Skills\.save wrote"):
         Skills.load(path)
     path.write_bytes(struct.pack("<Q", 2**62) + b"{}")
-    with pytest.raises(ValueError, match="Skills.save wrote"):
+    with pytest.raises(ValueError, match=r"Skills\.save wrote"):
         Skills.load(path)
     with pytest.raises(FileNotFoundError):
         Skills.load(tmp_path / "none.safetensors")

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import safetensors.torch
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from .skills import Skills
 
 FORMAT, VERSION = "pyro_options.Skills", 1
-_SUMMARY = ("usage", "mean_length", "termination_rate", "actions")
+_SUMMARY = tuple(field.name for field in fields(Summary))
 _LAYERS = {"varying": VaryingInputs, "linear": nn.Linear, "relu": nn.ReLU}
 
 
@@ -58,7 +59,7 @@ def write(path: str | os.PathLike, skills: "Skills") -> None:
     if not skills.discrete:
         tensors["policy.log_scale"] = skills.policy.log_scale()
     if skills.summary is not None:
-        tensors |= {f"summary.{name}": getattr(skills.summary, name) for name in _SUMMARY}
+        tensors |= {f"summary.{name}": value for name, value in skills.summary.tensors().items()}
     config = json.dumps(
         {
             "networks": networks,
@@ -119,9 +120,8 @@ def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[st
     if "summary.usage" in left:
         summary = Summary(*(left.pop(f"summary.{name}") for name in _SUMMARY))
         sizes = {name: (K, out) if name == "actions" else (K,) for name in _SUMMARY}
-        for name, size in sizes.items():
-            shape = tuple(getattr(summary, name).shape)
-            check(shape == size, f"summary.{name} of shape {size}", shape)
+        for name, value in summary.tensors().items():
+            check(tuple(value.shape) == sizes[name], f"summary.{name} of shape {sizes[name]}", tuple(value.shape))
     check(not left, "no other tensors", sorted(left))
     return {
         "policy": policy,

@@ -1,7 +1,7 @@
 """What each option is like on given demonstrations."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
