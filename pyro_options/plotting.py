@@ -99,6 +99,21 @@ def segmentation_strip(ax: Axes, options: Tensor, lengths: Tensor, actions: Tens
                 )
 
 
+def segment_lengths(ax: Axes, options: Tensor, lengths: Tensor) -> None:
+    """How long segments last: share of the segments of each option that are at least so long.
+
+    :param options: option of each segment ``(segments,)``
+    :param lengths: its steps ``(segments,)``
+    """
+    counts = np.bincount(options.numpy())
+    for k in np.flatnonzero(counts >= max(10, 0.01 * counts.sum())):
+        steps = np.sort(lengths[options == int(k)].numpy())
+        share = 1 - np.arange(len(steps)) / len(steps)
+        ax.step(steps, share, where="pre", color=option_color(int(k)), linewidth=1.5)
+    ax.set(xlabel="length of a segment", ylabel="share at least so long", title="Segment lengths", xscale="log")
+    ax.set_ylim(0, 1.02)
+
+
 def recovered_options(ax: Axes, needed: list[int], recovered: list[int], success: list[bool]) -> None:
     """Number of options found against the number needed, one mark per run, spread sideways where they coincide."""
     needed_, recovered_, success_ = np.array(needed), np.array(recovered), np.array(success)

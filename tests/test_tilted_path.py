@@ -70,7 +70,8 @@ def test_padding_costs_nothing_and_garbage_there_changes_nothing():
     assert value[1, 3:, 0].sum() == 0
     value[1, 3:, 0] = 1  # a guide may say anything there
     assert_close(
-        path.log_prob(value), OptionPath(log_weights, logits, mask).log_prob(value) - 2 * (value[..., 0] * mask)[:, 1:].sum(-1)
+        path.log_prob(value),
+        OptionPath(log_weights, logits, mask).log_prob(value) - 2 * (value[..., 0] * mask)[:, 1:].sum(-1),
     )
 
 
