@@ -8,8 +8,8 @@ Run it with demonstrations of the scripted expert (no download), of a file, or o
     python examples/atari_discover.py --minari atari/breakout/expert-v0
     python examples/atari_discover.py --expert scripted --termination-cost 3  # longer options
 
-It prints the options and writes ``results.json``, ``config.json``, ``skills.safetensors``, ``atari_discover.png`` and an
-animated ``options_*.gif`` of held-out episodes with the option that is on to ``--out``.
+It prints the options and writes ``results.json``, ``config.json``, ``skills.safetensors``, ``atari_discover.png`` and
+``options_*.gif``, held-out episodes with the option that is on, to ``--out``.
 """
 
 import json
@@ -232,8 +232,8 @@ def main(args: Args) -> dict:
     found = results(args, skills, cloned, segmentation, held)
     (args.out / "results.json").write_text(json.dumps(found, indent=2) + "\n")
     skills.used().save(args.out / "skills.safetensors")
-    title = f"{args.game}, {args.guide} guide, seed {args.seed}: {found['exact_log_likelihood']:.3f} nats per step, "
-    title += f"K = 1 {found['behaviour_cloning_log_likelihood']:.3f} (held out)"
+    title = f"{args.game}, {args.guide} guide, seed {args.seed}: {found['exact_log_likelihood']:.3f} held-out nats per "
+    title += f"step against {found['behaviour_cloning_log_likelihood']:.3f} with K = 1"
     figure(skills, segmentation, held, title, args.out / "atari_discover.png")
     animations = gifs(args, skills, held, segmentation)
     print("\nheld-out episodes:\n" + skills.describe(held) + "\n")

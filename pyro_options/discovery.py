@@ -53,7 +53,7 @@ def varying_size(data: Trajectories, num_episodes: int = 100) -> float:
 
 
 def method_config(method: str, **config) -> MethodConfig:
-    """The method called ``method`` as discovery uses it: one linear layer per option unless ``config`` says otherwise."""
+    """The method called ``method``, with one linear layer per option unless ``config`` says otherwise."""
     choice(method, "method", METHODS)
     return MethodConfig(**METHOD_DEFAULTS | config | METHODS[method])
 

@@ -1,6 +1,7 @@
 """Which option was on, step by step."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -58,7 +59,7 @@ class Segmentation:
     def segments(self, episode: int) -> list[Segment]:
         """The segments of one episode, in order."""
         edges = [*self.starts[episode].nonzero().flatten().tolist(), int(self.lengths[episode])]
-        return [Segment(int(self.options[episode, a]), a, b) for a, b in zip(edges, edges[1:])]
+        return [Segment(int(self.options[episode, a]), a, b) for a, b in pairwise(edges)]
 
     def segment_lengths(self) -> tuple[Tensor, Tensor]:
         """Option and length of every segment of every episode, both ``(segments,)``."""

@@ -229,7 +229,7 @@ class Skills:
         segmentation = self.segment(trajectories) if segmentation is None else segmentation
         before = torch.cat([segmentation.options[:, :1], segmentation.options[:, :-1]], 1)
         rates = []
-        for (batch, path, _), option in zip(self._batches(trajectories, 256), before.split(256)):
+        for (_, path, _), option in zip(self._batches(trajectories, 256), before.split(256)):
             logits = path.termination_logits.cpu().gather(-1, option.unsqueeze(-1)).squeeze(-1)
             rates.append(torch.sigmoid(logits).float())
         actions = trajectories.encoded_actions().float().cpu()
@@ -293,7 +293,7 @@ class Skills:
         return new
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes a safetensors file: tensors, and JSON in its header. An existing file is replaced or left as it was."""
+        """Writes a safetensors file: tensors, and JSON in its header. An old file is replaced, or left as it was."""
         file.write(path, self)
 
     @classmethod

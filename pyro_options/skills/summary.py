@@ -20,9 +20,11 @@ class Summary:
 
     def select(self, index: Tensor) -> "Summary":
         """The same options in another order, or some of them."""
-        return Summary(
-            *(getattr(self, name)[index] for name in ("usage", "mean_length", "termination_rate", "actions"))
-        )
+        return Summary(*(value[index] for value in self.tensors().values()))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every field by its name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def _mean_by(options: Tensor, values: Tensor, num_options: int) -> Tensor:
