@@ -1,10 +1,10 @@
-"""Are known options found again? Five options, episodes of 20 to 80 steps, discrete and continuous actions. Run it with::
+"""Are known options found again? Five of them, episodes of 20 to 80 steps, discrete and continuous actions. Run::
 
     python benchmarks/recovery.py
     python benchmarks/recovery.py --seeds 0 --kinds discrete
 
-``discover`` with its defaults on 200 episodes; the score is on 40 others: share of steps that agree with the truth under
-the best naming, beside that of an oracle who knows the true model. A run passes with five options in use and 0.95.
+``discover`` with its defaults on 200 episodes; the score is on 40 others: share of steps that agree with the truth
+under the best naming, beside that of an oracle who knows the true model. A run passes with five options in use and 0.95.
 Every run is written to ``--out``.
 """
 
