@@ -4,8 +4,8 @@
     python benchmarks/recovery.py --seeds 0 --kinds discrete
 
 ``discover`` with its defaults on 200 episodes; the score is on 40 others: share of steps that agree with the truth
-under the best naming, beside that of an oracle who knows the true model. A run passes with five options in use and 0.95.
-Every run is written to ``--out``.
+under the best naming, beside that of an oracle who knows the true model. A run passes with five options in use and
+0.95. Every run is written to ``--out``.
 """
 
 import json

@@ -88,15 +88,23 @@ def load(args: Args) -> Trajectories:
     if args.minari is not None:
         data = from_minari(args.minari, packed=True)
     elif args.data is not None:
-        try:
-            data = from_npz(args.data, states="ram", actions="action", lengths="length", packed=True)
-        except ValueError:
-            data = Trajectories.load(args.data)
+        data = load_file(args.data)
     else:
         data = expert_rollouts(
             args.game, args.num_episodes, args.max_steps, args.seed, progress=args.progress
         ).trajectories
     return data if args.subset is None else data[: args.subset]
+
+
+def load_file(path: Path) -> Trajectories:
+    """A file of either kind; if it is neither, the error is about the arrays."""
+    try:
+        return from_npz(path, states="ram", actions="action", lengths="length", packed=True)
+    except ValueError as error:
+        try:
+            return Trajectories.load(path)
+        except ValueError:
+            raise error from None
 
 
 def action_names(args: Args, num_actions: int) -> list[str] | None:

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from pyro_options import Skills
+from pyro_options.data import Trajectories
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -114,6 +115,18 @@ def test_atari_discover_with_a_file_and_the_relaxed_guide(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "cannot be replayed" in done.stdout
     assert json.loads((tmp_path / "out" / "results.json").read_text())["num_options"] == 2
+
+
+def test_atari_discover_reads_files_of_either_kind(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    from atari_discover import load_file
+
+    data = Trajectories(np.zeros((2, 3, 128), np.uint8), np.zeros((2, 3), np.int64), packed=True)
+    data.save(tmp_path / "own.npz")
+    assert load_file(tmp_path / "own.npz").packed
+    np.savez(tmp_path / "other.npz", pixels=np.zeros(3))
+    with pytest.raises(ValueError, match="'ram'"):
+        load_file(tmp_path / "other.npz")
 
 
 def test_atari_discover_takes_one_source(tmp_path):
