@@ -9,7 +9,6 @@ guide. Every run is written to ``--out`` as soon as it is done; runs that are th
 
 import json
 import platform
-import sys
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -98,11 +97,11 @@ def verdict(runs: dict[str, dict]) -> dict[str, float]:
 
 def main(args: Args) -> dict[str, dict]:
     torch.set_num_threads(args.threads)
-    settings = asdict(args) | {"out": str(args.out), "data": None if args.data is None else args.data.name}
+    given = asdict(args) | {"data": None if args.data is None else args.data.name}
+    settings = json.loads(json.dumps({name: value for name, value in given.items() if name != "out"}))  # lists, as read
     old = json.loads(args.out.read_text()) if args.out.exists() else {}
     runs: dict[str, dict] = old["runs"] if old.get("args") == settings else {}
     record = {
-        "command": " ".join(["python", "benchmarks/breakout.py", *sys.argv[1:]]),
         "args": settings,
         "versions": {name: version(name) for name in ("torch", "pyro-ppl", "numpy", "ale-py")},
         "python": platform.python_version(),

@@ -10,7 +10,6 @@ under the best naming, beside that of an oracle who knows the true model. A run 
 
 import json
 import platform
-import sys
 import time
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -69,8 +68,7 @@ def run(args: Args, kind: str, seed: int) -> dict:
 def main(args: Args) -> list[dict]:
     torch.set_num_threads(1)
     record = {
-        "command": " ".join(["python", *sys.argv]),
-        "args": asdict(args) | {"out": str(args.out)},
+        "args": {name: value for name, value in asdict(args).items() if name != "out"},
         "versions": {name: version(name) for name in ("torch", "pyro-ppl", "numpy")},
         "python": platform.python_version(),
     }

@@ -10,13 +10,12 @@ It writes ``NAME.json`` (every run) and ``NAME.png`` to ``--out``.
 """
 
 import json
-import shlex
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import atari_discover
 import tyro
+from matplotlib.ticker import LogLocator, ScalarFormatter
 
 from pyro_options import discover, plotting
 from pyro_options.data import Trajectories
@@ -33,7 +32,7 @@ class Args:
     game: str = "Breakout"
     num_episodes: int = 300
     """to train and evaluate on"""
-    costs: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+    costs: tuple[float, ...] = (0.0, 0.1, 0.2, 0.35, 0.5, 1.0)
     """nats for each termination"""
     seeds: tuple[int, ...] = (0,)
     num_options: int | None = 8
@@ -76,6 +75,9 @@ def figure(runs: list[dict], path: Path) -> None:
                 for row, a, b in zip(rows, x, y):
                     ax.annotate(f"{row['termination_cost']:g}", (a, b), (5, 5), textcoords="offset points", fontsize=8)
             ax.set(xlabel=label, xscale="log")
+            ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.xaxis.set_major_formatter(ScalarFormatter())
+            ax.minorticks_off()
         axes[0].set_ylabel("held-out nats per step")
         axes[0].set_title("Numbers: nats that a termination costs")
         axes[1].legend()
@@ -88,8 +90,8 @@ def main(args: Args) -> list[dict]:
     args.out.mkdir(parents=True, exist_ok=True)
     source = atari_discover.Args(data=args.data, game=args.game, num_episodes=args.num_episodes, progress=args.progress)
     data, held = atari_discover.load(source)[: args.num_episodes].split(args.held_out)
-    paths = {"out": str(args.out), "data": None if args.data is None else args.data.name}
-    meta = {"command": shlex.join(["python", "examples/option_length.py", *sys.argv[1:]]), "args": asdict(args) | paths}
+    given = asdict(args) | {"data": None if args.data is None else args.data.name}
+    meta = {"args": {name: value for name, value in given.items() if name != "out"}}
     runs: list[dict] = []
     for seed in args.seeds:
         for cost in args.costs:

@@ -111,7 +111,7 @@ def discover(
     fixed = method_config(method, **config)
     data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
     settings = _train_config(data, fixed, train)
-    given = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+    given: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     settings = replace(settings, seed=seed, device=device, progress=progress)
     set_seed(seed)

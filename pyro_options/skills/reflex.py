@@ -50,10 +50,9 @@ class Reflex:
     def __init__(self, module: nn.Module):
         heads, layers = module.heads, layers_of(module.network)
         self.weight, self.bias = _array(heads.weight), _array(heads.bias)  # (K, out, features), (K, out)
-        known = layers is not None
-        steps = [_step(layer) for layer in layers or []] if known else [_through_torch(module.network, heads.weight)]
+        steps = [_through_torch(module.network, heads.weight)] if layers is None else [_step(layer) for layer in layers]
         # Selecting bytes is cheaper than selecting the numbers that they become.
-        selects = known and bool(layers) and isinstance(layers[0], VaryingInputs)
+        selects = layers is not None and len(layers) >= 1 and isinstance(layers[0], VaryingInputs)
         self._select = steps.pop(0) if selects else None
         self._steps = steps
 

@@ -176,7 +176,8 @@ class Skills:
         return rng.random(probability.shape) < probability
 
     def _check_fits(self, data: Trajectories) -> None:
-        check(data.actions is not None, "demonstrations with actions", "none")
+        if data.actions is None:
+            raise ValueError("Expected demonstrations with actions but got none.")
         check(data.state_dim == self.state_dim, f"states of {self.state_dim} numbers", data.state_dim)
         kind = "discrete" if self.discrete else "continuous"
         check(data.discrete == self.discrete, f"{kind} actions", "discrete" if data.discrete else "continuous")
@@ -220,8 +221,8 @@ class Skills:
             options.append(best.cpu())
             switches.append(posterior.switches.cpu())
             scores.append(posterior.log_marginal.cpu())
-        parts = (torch.cat(part) for part in (options, switches))
-        return Segmentation(*parts, trajectories.lengths.cpu(), torch.cat(scores), self.num_options)
+        lengths = trajectories.lengths.cpu()
+        return Segmentation(torch.cat(options), torch.cat(switches), lengths, torch.cat(scores), self.num_options)
 
     @torch.no_grad()
     def summarize(self, trajectories: Trajectories, segmentation: Segmentation | None = None) -> Summary:
