@@ -6,7 +6,7 @@ from pyro.nn import PyroModule
 from torch import nn
 
 from pyro_options.data import Trajectories
-from pyro_options.distributions import OptionPath
+from pyro_options.distributions import OptionPath, TiltedPath
 from pyro_options.errors import check
 from pyro_options.nn import option_heads
 
@@ -25,11 +25,20 @@ class OptionHMM(PyroModule):
     :param termination: ``termination(states)`` gives logit ψ, ``(N, T, K)``
     :param prior: ``gem`` (nonparametric, K may grow), ``truncated`` (K fixed) or ``uniform``
     :param alpha: initial concentration of the stick-breaking prior
+    :param termination_cost: nats that a path pays for each termination, see
+        :class:`~pyro_options.distributions.TiltedPath`; 0 is the paper's model
 
     Reference: Villecroze et al. (2022), equations 11 to 14.
     """
 
-    def __init__(self, policy: nn.Module, termination: nn.Module, prior: str = "gem", alpha: float = 1.0):
+    def __init__(
+        self,
+        policy: nn.Module,
+        termination: nn.Module,
+        prior: str = "gem",
+        alpha: float = 1.0,
+        termination_cost: float = 0.0,
+    ):
         super().__init__()
         check(
             policy.num_options == termination.num_options,
@@ -38,15 +47,21 @@ class OptionHMM(PyroModule):
         )
         self.policy, self.termination = policy, termination
         self.high_level = high_level_prior(prior, alpha)
-        self.prior = prior
+        check(termination_cost >= 0, "a termination cost >= 0", termination_cost)
+        self.prior, self.termination_cost = prior, termination_cost
 
     @property
     def num_options(self) -> int:
         return self.policy.num_options
 
     def path(self, log_weights: torch.Tensor, episodes: Trajectories) -> OptionPath:
-        """The prior over paths in these episodes."""
+        """The prior over paths in these episodes, without the cost: what the options say, not what we want of them."""
         return OptionPath(log_weights, self.termination(episodes.states), episodes.mask)
+
+    def _prior_path(self, log_weights, termination_logits, mask) -> OptionPath:
+        if self.termination_cost:
+            return TiltedPath(log_weights, termination_logits, mask, self.termination_cost)
+        return OptionPath(log_weights, termination_logits, mask)
 
     def forward(self, episodes: Trajectories, log_weights: torch.Tensor | None = None):
         """Runs the generative story; with ``log_weights`` given, η is not drawn."""
@@ -58,6 +73,6 @@ class OptionHMM(PyroModule):
         with pyro.plate("episodes", episodes.population, subsample=index):
             # The guide draws the path and accounts for its gradient; without this TraceGraph_ELBO would track the
             # replayed value through every operation of the model a second time, at twice the cost of a step.
-            prior = OptionPath(log_weights, termination_logits, mask).has_rsample_(True)
+            prior = self._prior_path(log_weights, termination_logits, mask).has_rsample_(True)
             path = pyro.sample("path", prior)
             return pyro.sample("actions", actions(path, mask), obs=episodes.actions)

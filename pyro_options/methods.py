@@ -43,8 +43,12 @@ RULES: dict[str, Callable[[float], Rule]] = {
     "evidence": lambda delta: EvidenceRule(),
 }
 
-#: how an option starts
-BIRTHS: dict[str, Callable[[], Birth]] = {"random": RandomBirth, "split": SplitBirth, "data": DataBirth}
+#: how an option starts, given the learning rate of births that are fitted
+BIRTHS: dict[str, Callable[[float], Birth]] = {
+    "random": lambda learning_rate: RandomBirth(),
+    "split": lambda learning_rate: SplitBirth(),
+    "data": lambda learning_rate: DataBirth(learning_rate=learning_rate),
+}
 
 #: how an option goes
 REMOVALS: dict[str, Callable[[], Removal]] = {"prune": Prune, "merge": Merge}
@@ -91,6 +95,7 @@ class MethodConfig:
     uniform: bool = False  # no stick-breaking prior: every option equally likely, as in DDO
     point: bool = False  # a point estimate of the weights instead of a posterior
     alpha: float = 1.0
+    termination_cost: float = 0.0  # nats for each termination; more makes options longer
     hidden: tuple[int, ...] = (16, 16)  # shared state network; () is a linear layer per option
     skip_constant: bool = False  # leave out entries of a state that never vary in the data
     lstm_size: int = 32
@@ -99,6 +104,7 @@ class MethodConfig:
     rule: str = "evidence"  # or usage (the paper's) or posterior-usage
     delta: float = 0.5
     birth: str = ""  # random (the paper's), split or data; "" is the rule's default
+    birth_learning_rate: float = 0.1  # of births from data
     removals: tuple[str, ...] | None = None  # prune and merge; None is the rule's default
     check_every: int = 0  # optimizer steps between growth checks; 0 is the rule's default
     patience: int = 0  # how rare checks become that come to nothing; 0 is the rule's default
@@ -119,6 +125,7 @@ class MethodConfig:
         check(self.initial_options >= 1, "initial_options >= 1", self.initial_options)
         check(0 < self.delta < 1, "delta in (0, 1)", self.delta)
         check(self.check_every >= 1, "check_every >= 1", self.check_every)
+        check(self.birth_learning_rate > 0, "birth_learning_rate > 0", self.birth_learning_rate)
         check(self.patience >= 1, "patience >= 1", self.patience)
         if self.uniform:
             check(
@@ -171,11 +178,11 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
         data.state_dim, K, data.action_dim, config.hidden, _network(inputs, config)
     )
     termination = Termination(data.state_dim, K, config.hidden, _network(inputs, config))
-    model = OptionHMM(policy, termination, config.prior, config.alpha)
+    model = OptionHMM(policy, termination, config.prior, config.alpha, config.termination_cost)
     guide = _guide(data, K, config, inputs)
     if config.num_options is not None:
         return Method(model, guide, None)
-    rule, birth = RULES[config.rule](config.delta), BIRTHS[config.birth]()
+    rule, birth = RULES[config.rule](config.delta), BIRTHS[config.birth](config.birth_learning_rate)
     removals = [REMOVALS[name]() for name in config.removals or ()]
     schedule = config.check_every, config.patience
     growth = GrowthMessenger([model, guide], rule, birth, removals, *schedule, config.max_options)

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, ScalarFormatter
 from torch import Tensor
 
 #: Okabe-Ito first, then darker and lighter steps of the same hues for many options
@@ -97,6 +97,24 @@ def segmentation_strip(ax: Axes, options: Tensor, lengths: Tensor, actions: Tens
                 ax.text(
                     t, i, str(int(actions[i, t])), ha="center", va="center", fontsize=9, color="white", weight="bold"
                 )
+
+
+def segment_lengths(ax: Axes, options: Tensor, lengths: Tensor) -> None:
+    """How long segments last: share of the segments of each option that are at least so long.
+
+    :param options: option of each segment ``(segments,)``
+    :param lengths: its steps ``(segments,)``
+    """
+    counts = np.bincount(options.numpy())
+    for k in np.flatnonzero(counts >= max(10, 0.01 * counts.sum())):
+        steps = np.sort(lengths[options == int(k)].numpy())
+        share = 1 - np.arange(len(steps)) / len(steps)
+        ax.step(steps, share, where="pre", color=option_color(int(k)), linewidth=1.5)
+    ax.set(xlabel="length of a segment", ylabel="share at least so long", title="Segment lengths", xscale="log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter(ScalarFormatter())
+    ax.minorticks_off()
+    ax.set_ylim(0, 1.02)
 
 
 def recovered_options(ax: Axes, needed: list[int], recovered: list[int], success: list[bool]) -> None:

@@ -12,14 +12,11 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.mark.parametrize("number", range(len(SNIPPETS)))
-def test_snippets_run(number, capsys):
+def test_snippets_run_and_the_first_finds_the_two_skills(number, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     exec(compile(SNIPPETS[number], f"README snippet {number}", "exec"), {})
-    assert capsys.readouterr().out
-
-
-def test_the_first_snippet_finds_the_two_skills(capsys):
-    exec(compile(SNIPPETS[0], "README snippet 0", "exec"), {})
-    assert capsys.readouterr().out.startswith("2 options")
+    output = capsys.readouterr().out
+    assert output and (number or output.startswith("2 options"))
 
 
 def test_every_linked_file_exists():

@@ -11,6 +11,7 @@ from .sticks import (
     log_stick_breaking,
     logit_sticks,
 )
+from .tilted_path import TiltedPath
 
 __all__ = [
     "AutoregressivePath",
@@ -24,6 +25,7 @@ __all__ = [
     "PathPosterior",
     "RelaxedAutoregressivePath",
     "StraightThroughPath",
+    "TiltedPath",
     "encode_path",
     "gem_sticks",
     "kl_kumaraswamy_beta",

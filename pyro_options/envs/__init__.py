@@ -5,6 +5,7 @@ import gymnasium as gym
 from .atari import atari_demonstrations, expert_rollouts, make_atari, ram
 from .experts import EXPERTS
 from .message import MessageEnv, MessageExpert, message_demonstrations
+from .replay import replay_frames
 
 if "pyro_options/Message-v0" not in gym.registry:
     gym.register("pyro_options/Message-v0", entry_point="pyro_options.envs.message:MessageEnv")
@@ -18,4 +19,5 @@ __all__ = [
     "make_atari",
     "message_demonstrations",
     "ram",
+    "replay_frames",
 ]

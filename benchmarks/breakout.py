@@ -1,0 +1,127 @@
+"""Does growth find as much as the best fixed K? Breakout demonstrations, exact held-out likelihood. Run it with::
+
+    python benchmarks/breakout.py --data breakout_expert.npz
+    python benchmarks/breakout.py --num-episodes 300              # the scripted expert plays
+
+The same budget for growth with the exact guide, for fixed K (1 is behaviour cloning), and for growth with the relaxed
+guide. Every run is written to ``--out`` as soon as it is done; runs that are there already are not repeated.
+"""
+
+import json
+import platform
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+import tyro
+
+from pyro_options import discover
+from pyro_options.data import Trajectories, from_npz
+from pyro_options.envs import atari_demonstrations
+
+
+@dataclass(frozen=True)
+class Args:
+    """Compare growth with fixed numbers of options."""
+
+    data: Path | None = None
+    """npz file with arrays ram, action and length; by default the scripted expert plays"""
+    num_episodes: int = 1000
+    fixed: tuple[int, ...] = (1, 2, 4, 8, 16)
+    """numbers of options to compare with"""
+    relaxed: bool = True
+    """also grow with the relaxed guide"""
+    held_out: float = 0.2
+    epochs: int | None = None
+    seed: int = 0
+    initial_options: int = 1
+    rule: str = "evidence"
+    birth: str = ""
+    check_every: int = 0
+    threads: int = 2
+    out: Path = Path("benchmarks/results/breakout.json")
+    progress: bool = True
+
+
+def load(args: Args) -> Trajectories:
+    """The demonstrations."""
+    if args.data is None:
+        return atari_demonstrations("Breakout", args.num_episodes, seed=args.seed, progress=args.progress)
+    data = from_npz(args.data, states="ram", actions="action", lengths="length", packed=True)
+    return data[: args.num_episodes]
+
+
+def jobs(args: Args) -> dict[str, tuple[str, dict]]:
+    """Name -> method and its settings."""
+    growth = {"initial_options": args.initial_options, "rule": args.rule, "birth": args.birth}
+    growth |= {"check_every": args.check_every, "max_options": 32}
+    named = {"growth, exact guide": ("options-exact", growth)}
+    for K in args.fixed:
+        named[f"K = {K}"] = ("bc", {}) if K == 1 else ("options-exact", {"num_options": K})
+    if args.relaxed:
+        named["growth, relaxed guide"] = ("options", growth)
+    return named
+
+
+def run(args: Args, data: Trajectories, held: Trajectories, method: str, config: dict) -> dict:
+    """One discovery, judged on the held-out episodes."""
+    skills = discover(data, method, epochs=args.epochs, seed=args.seed, progress=args.progress, device="cpu", **config)
+    segmentation = skills.segment(held)
+    return {
+        "num_options": skills.num_options,
+        "used_options": int((segmentation.usage() >= 0.01).sum()),
+        "exact_log_likelihood": segmentation.log_likelihood_per_step,
+        "train_log_likelihood": skills.metadata["log_likelihood"]["train"],
+        "mean_segment_length": segmentation.mean_length,
+        "mean_duration": segmentation.mean_duration,
+        "usage": segmentation.usage().tolist(),
+        "epochs": len(skills.metadata["history"]["elbo"]),
+        "seconds": skills.metadata["seconds"],
+        "growth_epochs": skills.metadata["history"]["growth_epochs"],
+    }
+
+
+def verdict(runs: dict[str, dict]) -> dict[str, float]:
+    """How growth compares, in nats per step."""
+    score = {name: row["exact_log_likelihood"] for name, row in runs.items()}
+    best = [value for name, value in score.items() if name.startswith("K = ") and name != "K = 1"]
+    grown, result = score.get("growth, exact guide"), {}
+    if grown is not None and "K = 1" in score:
+        result["gain over K = 1"] = grown - score["K = 1"]
+    if grown is not None and best:
+        result["gain over the best fixed K"] = grown - max(best)
+    return result
+
+
+def main(args: Args) -> dict[str, dict]:
+    torch.set_num_threads(args.threads)
+    given = asdict(args) | {"data": None if args.data is None else args.data.name}
+    settings = json.loads(json.dumps({name: value for name, value in given.items() if name != "out"}))  # lists, as read
+    old = json.loads(args.out.read_text()) if args.out.exists() else {}
+    runs: dict[str, dict] = old["runs"] if old.get("args") == settings else {}
+    record = {
+        "args": settings,
+        "versions": {name: version(name) for name in ("torch", "pyro-ppl", "numpy", "ale-py")},
+        "python": platform.python_version(),
+    }
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    data, held = load(args).split(args.held_out, args.seed)
+    for name, (method, config) in jobs(args).items():
+        if name not in runs:
+            runs[name] = run(args, data, held, method, config)
+            done = record | {"verdict": verdict(runs), "runs": runs}
+            args.out.write_text(json.dumps(done, indent=1) + "\n")
+        row = runs[name]
+        print(
+            f"{name:24s} {row['exact_log_likelihood']:.4f} nats per step, K = {row['num_options']}, "
+            f"{row['used_options']} in use, {row['seconds']:.0f} s",
+            flush=True,
+        )
+    for name, gain in verdict(runs).items():
+        print(f"{name}: {gain:+.4f} nats per step")
+    return runs
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))

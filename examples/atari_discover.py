@@ -1,0 +1,257 @@
+"""Discover options in Atari demonstrations: RAM as bits, one linear layer per option, as many options as it takes.
+
+Run it with demonstrations of the scripted expert (no download), of a file, or of a Minari data set::
+
+    python examples/atari_discover.py --expert scripted --game Breakout
+    python examples/atari_discover.py --data breakout.npz                    # arrays ram, action, length
+    python examples/atari_discover.py --data mine.npz --guide relaxed        # or a file of Trajectories.save
+    python examples/atari_discover.py --minari atari/breakout/expert-v0
+    python examples/atari_discover.py --expert scripted --termination-cost 3  # longer options
+
+It prints the options and writes ``results.json``, ``config.json``, ``skills.safetensors``, ``atari_discover.png`` and
+``options_*.gif``, held-out episodes with the option that is on, to ``--out``.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from pyro_options import Skills, discover, plotting
+from pyro_options.animation import save_gif
+from pyro_options.data import Trajectories, from_minari, from_npz, rollout
+from pyro_options.discovery import Budget
+from pyro_options.envs import EXPERTS, expert_rollouts, make_atari, replay_frames
+from pyro_options.skills import Segmentation
+
+METHODS = {
+    "exact": "options-exact",
+    "relaxed": "options",
+    "score-function": "options-score-function",
+    "straight-through": "options-straight-through",
+}
+
+
+@dataclass(frozen=True)
+class Args:
+    """Discover options in Atari demonstrations."""
+
+    data: Path | None = None
+    """npz file with arrays ram (N, T, 128), action (N, T) and length (N,), or one that Trajectories.save wrote"""
+    minari: str | None = None
+    """id of a local Minari data set of RAM observations"""
+    expert: Literal["scripted"] | None = None
+    """let the scripted expert of --game play; the default without --data and --minari"""
+    game: str = "Breakout"
+    """for the expert, for names of actions, and for pictures"""
+    num_episodes: int = 200
+    """of the expert"""
+    max_steps: int = 300
+    """of an episode of the expert"""
+    subset: int | None = None
+    """use only so many episodes"""
+    guide: Literal["exact", "relaxed", "score-function", "straight-through"] = "exact"
+    """posterior over paths"""
+    num_options: int | None = None
+    """fix K instead of growing it"""
+    initial_options: int = 1
+    max_options: int = 32
+    rule: str = "evidence"
+    """when to grow; by default that of the guide"""
+    birth: str = ""
+    """how an option starts; by default that of the guide"""
+    check_every: int = 0
+    """epochs between growth checks; by default those of the guide"""
+    termination_cost: float = 0.0
+    """nats for each termination: more makes options longer"""
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    held_out: float = 0.2
+    """share of the episodes to evaluate on"""
+    gifs: int = 1
+    """animated episodes"""
+    gif_steps: int = 150
+    """steps in each"""
+    seed: int = 0
+    device: str = "auto"
+    out: Path = Path("out/atari_discover")
+    progress: bool = True
+
+
+def load(args: Args) -> Trajectories:
+    """Demonstrations from where the arguments say."""
+    if sum(x is not None for x in (args.data, args.minari, args.expert)) > 1:
+        raise SystemExit("Expected one of --data, --minari and --expert but got several.")
+    if args.minari is not None:
+        data = from_minari(args.minari, packed=True)
+    elif args.data is not None:
+        data = load_file(args.data)
+    else:
+        data = expert_rollouts(
+            args.game, args.num_episodes, args.max_steps, args.seed, progress=args.progress
+        ).trajectories
+    return data if args.subset is None else data[: args.subset]
+
+
+def load_file(path: Path) -> Trajectories:
+    """A file of either kind; if it is neither, the error is about the arrays."""
+    try:
+        return from_npz(path, states="ram", actions="action", lengths="length", packed=True)
+    except ValueError as error:
+        try:
+            return Trajectories.load(path)
+        except ValueError:
+            raise error from None
+
+
+def action_names(args: Args, num_actions: int) -> list[str] | None:
+    """What the game calls its actions, if it has that many."""
+    env = make_atari(args.game)
+    names = env.unwrapped.get_action_meanings()
+    env.close()
+    return names if len(names) == num_actions else None
+
+
+def train(args: Args, data: Trajectories, method: str, **config) -> Skills:
+    """Skills with the settings that all methods share."""
+    return discover(
+        data,
+        method,
+        epochs=args.epochs,
+        batch_size=args.batch_size,
+        learning_rate=args.learning_rate,
+        seed=args.seed,
+        device=args.device,
+        progress=args.progress,
+        action_names=action_names(args, data.action_dim),
+        **config,
+    )
+
+
+def results(args: Args, skills: Skills, cloned: Skills, segmentation: Segmentation, held: Trajectories) -> dict:
+    """What ``results.json`` holds; everything is measured on held-out episodes unless it says so."""
+    likelihood, baseline = skills.log_likelihood(held), cloned.log_likelihood(held)
+    summary = skills.summarize(held, segmentation)
+    history = skills.metadata["history"]
+    return {
+        "game": args.game,
+        "guide": args.guide,
+        "seed": args.seed,
+        "episodes": skills.metadata["episodes"]["train"],
+        "held_out_episodes": len(held),
+        "num_options": skills.num_options,
+        "used_options": int((summary.usage >= 0.01).sum()),
+        "exact_log_likelihood": likelihood,
+        "behaviour_cloning_log_likelihood": baseline,
+        "gain_over_behaviour_cloning": likelihood - baseline,
+        "train_log_likelihood": skills.metadata["log_likelihood"]["train"],
+        "mean_segment_length": segmentation.mean_length,
+        "mean_duration": segmentation.mean_duration,
+        "elbo": history["elbo"][-1] if history["elbo"] else None,
+        "epochs": len(history["elbo"]),
+        "seconds": skills.metadata["seconds"],
+        "growth_epochs": history["growth_epochs"],
+        "usage": summary.usage.tolist(),
+        "segment_length": summary.mean_length.tolist(),
+        "termination_rate": summary.termination_rate.tolist(),
+        "names": skills.names,
+    }
+
+
+def figure(skills: Skills, segmentation: Segmentation, held: Trajectories, title: str, path: Path) -> None:
+    """Growth, usage, lengths, what each option does, and a few episodes cut into options."""
+    shown, summary = min(len(held), 10), skills.summarize(held, segmentation)
+    history = skills.metadata["history"]
+    used = max(1, int((summary.usage >= 0.001).sum()))
+    with plotting.style():
+        fig = plotting.plt.figure(figsize=(12, 9), layout="constrained")
+        axes = fig.subplot_mosaic([["growth", "usage", "lengths"], ["actions", "strip", "strip"]], height_ratios=[2, 3])
+        plotting.growth_timeline(axes["growth"], history["num_options"] or [1], history["growth_epochs"])
+        plotting.usage_bars(axes["usage"], summary.usage)
+        plotting.segment_lengths(axes["lengths"], *segmentation.segment_lengths())
+        order = summary.usage.argsort(descending=True)[:used]
+        plotting.action_heatmap(axes["actions"], summary.actions[order], "What each option does")
+        axes["actions"].set_yticklabels([str(int(k)) for k in order])
+        for label, k in zip(axes["actions"].get_yticklabels(), order.tolist()):
+            label.set_color(plotting.option_color(k))
+        if skills.action_names:
+            axes["actions"].set_xticklabels(skills.action_names)
+        plotting.segmentation_strip(axes["strip"], segmentation.options[:shown], segmentation.lengths[:shown])
+        fig.suptitle(title)
+        fig.savefig(path)
+        plotting.plt.close(fig)
+
+
+def gifs(args: Args, skills: Skills, held: Trajectories, segmentation: Segmentation) -> list[Path]:
+    """Animations of held-out episodes; fresh ones of the expert where those cannot be replayed."""
+    written = []
+    for i in range(min(args.gifs, len(held))):
+        steps = min(int(held.lengths[i]), args.gif_steps)
+        options = segmentation.options[i, :steps].tolist()
+        frames = replay_frames(args.game, held.stored[i, :steps].numpy(), held.actions[i, :steps].numpy())
+        if frames is None and args.game in EXPERTS:
+            print(f"episode {i} cannot be replayed; the animation shows a fresh one of the scripted expert")
+            frames, options = expert_episode(args, skills, i)
+        if frames is None:
+            print(f"episode {i} cannot be replayed, and there is no expert for {args.game}: no animation")
+            continue
+        written.append(args.out / f"options_{i}.gif")
+        save_gif(written[-1], frames, options, skills.names)
+    return written
+
+
+def expert_episode(args: Args, skills: Skills, number: int) -> tuple[list, list[int]]:
+    """Frames of an episode of the scripted expert, and the options that explain it."""
+    frames: list = []
+    env = make_atari(args.game, render_mode="rgb_array")
+
+    def watch(env, observation):
+        frames.append(env.render())
+        return observation
+
+    seed = args.seed + 10_000 + number
+    episode = rollout(env, EXPERTS[args.game](), 1, args.gif_steps, seed, observe=watch, packed=True).trajectories
+    env.close()
+    return frames, skills.segment(episode).options[0].tolist()
+
+
+def main(args: Args) -> dict:
+    """Discovers, compares, draws, saves."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    paths = {"out": str(args.out), "data": None if args.data is None else str(args.data)}
+    (args.out / "config.json").write_text(json.dumps(asdict(args) | paths, indent=2) + "\n")
+    data, held = load(args).split(args.held_out, args.seed)
+    print(f"train on {data}\nbudget   {Budget()}")
+    growth = {"initial_options": args.initial_options, "max_options": args.max_options, "rule": args.rule}
+    growth |= {"birth": args.birth, "check_every": args.check_every}
+    skills = train(
+        args,
+        data,
+        METHODS[args.guide],
+        num_options=args.num_options,
+        termination_cost=args.termination_cost,
+        **growth,
+    )
+    cloned = train(args, data, "bc")
+    segmentation = skills.segment(held)
+    found = results(args, skills, cloned, segmentation, held)
+    (args.out / "results.json").write_text(json.dumps(found, indent=2) + "\n")
+    skills.used().save(args.out / "skills.safetensors")
+    title = f"{args.game}, {args.guide} guide, seed {args.seed}: {found['exact_log_likelihood']:.3f} held-out nats per "
+    title += f"step against {found['behaviour_cloning_log_likelihood']:.3f} with K = 1"
+    figure(skills, segmentation, held, title, args.out / "atari_discover.png")
+    animations = gifs(args, skills, held, segmentation)
+    print("\nheld-out episodes:\n" + skills.describe(held) + "\n")
+    for key, value in found.items():
+        if isinstance(value, int | float):
+            print(f"{key:<34}{f'{value:.4g}' if isinstance(value, float) else value}")
+    names = ["results.json", "skills.safetensors", "atari_discover.png", *(path.name for path in animations)]
+    print(f"\nwrote {', '.join(names)} to {args.out}")
+    return found
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))

@@ -1,0 +1,144 @@
+"""Demonstrations in, skills out: the one call."""
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pyro_options.data import Trajectories
+from pyro_options.errors import check, choice
+from pyro_options.infer import Exponential, TrainConfig, Trainer, set_seed
+from pyro_options.methods import METHODS, TRAIN_DEFAULTS, Method, MethodConfig, assemble
+from pyro_options.nn import VaryingInputs
+from pyro_options.skills import Skills
+
+logger = logging.getLogger(__name__)
+
+#: what discovery changes of :class:`~pyro_options.methods.MethodConfig`, whose defaults are those of the message task
+METHOD_DEFAULTS: dict[str, Any] = {"hidden": (), "skip_constant": True}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long and how fast to train on given demonstrations; measured on synthetic options and on Breakout.
+
+    What counts is the number of updates. So episodes are trained on few at a time, more of them where they are short,
+    and passed over more often where there are few. A linear layer learns at a rate that moves its output by about
+    ``output_step`` in one update whatever the number and size of its inputs, which are 200 bits in one data set and
+    six metres in another.
+    """
+
+    batch_steps: int = 4800  # steps in a batch, at least one episode
+    min_batches: int = 8  # in an epoch
+    updates: int = 4000  # to aim at
+    max_epochs: int = 100
+    output_step: float = 0.4
+    deep_learning_rate: float = 5e-3  # where hidden layers see the states
+
+    def train_config(self, data: Trajectories, hidden: Sequence[int]) -> TrainConfig:
+        """Epochs, batch size and learning rate for these demonstrations."""
+        N = len(data)
+        batch_size = max(1, min(round(self.batch_steps * N / data.num_steps), math.ceil(N / self.min_batches)))
+        epochs = min(self.max_epochs, math.ceil(self.updates / math.ceil(N / batch_size)))
+        rate = self.deep_learning_rate if hidden else min(0.1, self.output_step / (1 + varying_size(data)))
+        return TrainConfig(epochs=epochs, batch_size=batch_size, learning_rate=rate)
+
+
+def varying_size(data: Trajectories, num_episodes: int = 100) -> float:
+    """The mean sum of absolute values of those entries of a state that vary, over the first episodes."""
+    data = data[:num_episodes]
+    varying = VaryingInputs.from_states(data.states, data.mask)
+    return float(varying(data.states)[data.mask].abs().sum(-1).mean())
+
+
+def method_config(method: str, **config) -> MethodConfig:
+    """The method called ``method``, with one linear layer per option unless ``config`` says otherwise."""
+    choice(method, "method", METHODS)
+    return MethodConfig(**METHOD_DEFAULTS | config | METHODS[method])
+
+
+def skills_of(trained: Method, data: Trajectories, action_names=None, metadata=None) -> Skills:
+    """The options of a trained method, the most used on ``data`` first."""
+    weights = trained.guide.weights.mean_log_weights()
+    parts = trained.model.policy, trained.model.termination, weights
+    found = Skills(*parts, packed=data.packed, action_names=action_names, metadata=metadata)
+    found.summary = found.summarize(data)
+    return found.used(0.0)
+
+
+def discover(
+    trajectories: Trajectories,
+    method: str = "options-exact",
+    *,
+    held_out: float = 0.0,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    progress: bool = True,
+    action_names: Sequence[str] | None = None,
+    train: TrainConfig | None = None,
+    **config,
+) -> Skills:
+    """Finds the options in demonstrations, and how many there are.
+
+    Example::
+
+        skills = discover(trajectories, held_out=0.1)
+        print(skills.describe())
+        skills.used().save("skills.safetensors")
+
+    All K options are returned, the most used first; :meth:`Skills.used` keeps those in use. ``skills.metadata`` has
+    everything that led to them: ``method`` and ``train`` (every setting), ``history`` (ELBO and K after each epoch),
+    ``growth`` (every decision, and the usage that it was made on), ``log_likelihood`` in exact nats per step on
+    the ``train`` and the ``held_out`` episodes, ``seconds``.
+
+    :param method: a key of :data:`pyro_options.methods.METHODS`; the default sums paths out exactly and grows K
+    :param held_out: share of the episodes to keep for evaluation only
+    :param epochs: passes over the demonstrations; by default about 4000 updates, at most 100 passes
+    :param batch_size: episodes per update; by default about 4800 steps of them, and at least 8 updates a pass
+    :param learning_rate: of the networks; by default by the size of the states, see :class:`Budget`
+    :param seed: of everything; the same seed gives the same skills
+    :param device: ``cpu``, ``cuda`` or ``auto``
+    :param progress: show a bar
+    :param action_names: names of discrete actions, for tables and pictures
+    :param train: every other setting of training; the arguments above go before it
+    :param config: fields of :class:`~pyro_options.methods.MethodConfig`: ``num_options=8`` for a fixed K,
+        ``hidden=(64,)`` for a network below the options, ``termination_cost=2.0`` for longer ones
+    """
+    fixed = method_config(method, **config)
+    data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
+    settings = _train_config(data, fixed, train)
+    given: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+    settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
+    settings = replace(settings, seed=seed, device=device, progress=progress)
+    set_seed(seed)
+    found = assemble(data, fixed)
+    trainer = Trainer(found.model, found.guide, data, settings, found.growth)
+    history = trainer.run()
+    skills = skills_of(found, data, action_names)
+    likelihood = {"train": skills.log_likelihood(data)}
+    if test is not None:
+        likelihood["held_out"] = skills.log_likelihood(test)
+    skills.metadata |= {
+        "method": {"name": method} | asdict(fixed),
+        "train": asdict(settings),
+        "episodes": {"train": len(data), "held_out": 0 if test is None else len(test)},
+        "history": history.to_dict(),
+        "growth": [] if found.growth is None else [event.to_dict() for event in found.growth.history],
+        "log_likelihood": likelihood,
+        "seconds": history.seconds,
+    }
+    logger.info("%d options, %d in use: %s nats per step", skills.num_options, skills.used_options, likelihood)
+    return skills.to("cpu")
+
+
+def _train_config(data: Trajectories, config: MethodConfig, train: TrainConfig | None) -> TrainConfig:
+    """What was given, or the default for these demonstrations and this guide."""
+    if train is not None:
+        check(isinstance(train, TrainConfig), "a TrainConfig", train)
+        return train
+    entropy = TRAIN_DEFAULTS[config.guide].entropy_weight if config.num_options is None else 0.0
+    return replace(Budget().train_config(data, config.hidden), entropy_weight=Exponential(entropy))

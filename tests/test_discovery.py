@@ -1,0 +1,143 @@
+"""One call from demonstrations to skills."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from helpers import make_episodes
+
+import pyro_options
+from pyro_options import Skills, discover
+from pyro_options.data import Trajectories, synthetic_options
+from pyro_options.discovery import Budget, method_config, varying_size
+from pyro_options.infer import TrainConfig
+from pyro_options.methods import METHODS
+from pyro_options.segmentation import label_scores
+
+QUICK = {"epochs": 3, "batch_size": 8, "progress": False, "device": "cpu"}
+
+
+def test_the_package_offers_both_and_imports_neither():
+    code = "import sys, pyro_options; print('torch' in sys.modules); from pyro_options import discover, Skills"
+    code += "; import pyro_options.discovery; from pyro_options import discover as again; print(again is discover)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
+    assert set(pyro_options.__all__) == {"Skills", "discover"}
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = pyro_options.nothing
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("ddo", "options-score-function")])
+@pytest.mark.parametrize("continuous", [False, True])
+def test_every_method_gives_skills_that_tell_how_they_were_made(method, continuous, tmp_path):
+    data = make_episodes(16)
+    if continuous:
+        data = Trajectories(data.states, torch.randn(16, 5, 2), data.lengths)
+    skills = discover(data, method, held_out=0.25, seed=3, check_every=2, **QUICK)
+    assert isinstance(skills, Skills) and skills.discrete is not continuous
+    made = skills.metadata
+    assert made["episodes"] == {"train": 12, "held_out": 4}
+    assert set(made["log_likelihood"]) == {"train", "held_out"}
+    assert all(np.isfinite(list(made["log_likelihood"].values())))
+    assert len(made["history"]["elbo"]) == 3 and made["history"]["num_options"][0] == 1
+    assert made["method"]["name"] == method and made["method"]["hidden"] == ()
+    assert made["train"]["seed"] == 3 and made["train"]["epochs"] == 3
+    assert len(made["growth"]) == (0 if method == "bc" else 1)
+    assert skills.num_options == 1 + sum(event["born"] for event in made["growth"])
+    json.dumps(made)
+    skills.save(tmp_path / "skills.safetensors")
+    assert Skills.load(tmp_path / "skills.safetensors").log_likelihood(data) == skills.log_likelihood(data)
+
+
+def test_the_same_seed_gives_the_same_skills_and_another_does_not():
+    data = make_episodes(16)
+    first, again, other = (discover(data, seed=seed, num_options=3, **QUICK) for seed in (1, 1, 2))
+    assert torch.equal(first.policy.heads.weight, again.policy.heads.weight)
+    assert first.metadata["history"]["elbo"] == again.metadata["history"]["elbo"]
+    assert not torch.equal(first.policy.heads.weight, other.policy.heads.weight)
+
+
+def test_the_likelihood_is_that_of_the_split():
+    data = make_episodes(16)
+    skills = discover(data, held_out=0.25, seed=5, num_options=2, **QUICK)
+    train, held = data.split(0.25, 5)
+    assert skills.metadata["log_likelihood"]["train"] == pytest.approx(skills.log_likelihood(train))
+    assert skills.metadata["log_likelihood"]["held_out"] == pytest.approx(skills.log_likelihood(held))
+
+
+def test_options_come_by_use():
+    skills = discover(synthetic_options(3, 30, (10, 20)).trajectories, num_options=5, **QUICK)
+    usage = skills.summary.usage.tolist()
+    assert usage == sorted(usage, reverse=True) and sum(usage) == pytest.approx(1)
+
+
+def test_settings_reach_training_and_the_method():
+    data = make_episodes(16)
+    skills = discover(data, train=TrainConfig(epochs=9, clip_norm=3.0), termination_cost=1.0, hidden=(4,), **QUICK)
+    assert skills.metadata["train"]["clip_norm"] == 3.0 and skills.metadata["train"]["epochs"] == 3
+    assert skills.metadata["method"]["termination_cost"] == 1.0 and len(skills.policy.network) == 3
+    named = discover(data, num_options=2, action_names=["a", "b", "c", "d"], **QUICK)
+    assert any(name in named.describe() for name in "abcd")
+
+
+def test_packed_states_stay_packed():
+    bits = torch.randint(0, 256, (8, 5, 2), dtype=torch.uint8)
+    data = Trajectories(bits, torch.randint(0, 3, (8, 5)), num_actions=3, packed=True)
+    skills = discover(data, num_options=2, **QUICK)
+    assert skills.packed and skills.state_dim == 16 and isinstance(skills.predict(bits[0, 0].numpy(), 0), int)
+
+
+@pytest.mark.parametrize(
+    "call, match",
+    [
+        (lambda data: discover(data, "mcmc"), "method to be one of"),
+        (lambda data: discover(data, held_out=1.0), "fraction"),
+        (lambda data: discover(data, epochs=-1), "epochs >= 0"),
+        (lambda data: discover(data, learning_rate=0.0), "learning_rate > 0"),
+        (lambda data: discover(data, num_options=0), "num_options >= 1"),
+        (lambda data: discover(data, termination_cost=-1.0), "cost >= 0"),
+        (lambda data: discover(data, train={"epochs": 3}), "TrainConfig"),
+        (lambda data: discover(data.without_actions()), "with actions"),
+        (lambda data: discover(data, action_names=["a"], **QUICK), "one name"),
+    ],
+)
+def test_bad_input_is_refused(call, match):
+    with pytest.raises(ValueError, match=match):
+        call(make_episodes(8))
+
+
+def test_the_budget_follows_the_data():
+    long = Trajectories(torch.ones(400, 300, 1), torch.zeros(400, 300).long(), num_actions=2)
+    config = Budget().train_config(long, ())
+    assert config.batch_size == 16 and config.epochs == 100
+    assert Budget(updates=100).train_config(long, ()).epochs == 4
+    short = Trajectories(torch.ones(40, 5, 1), torch.zeros(40, 5).long(), num_actions=2)
+    assert Budget().train_config(short, ()).batch_size == 5
+
+
+def test_the_learning_rate_does_not_depend_on_the_unit():
+    states = torch.randn(10, 20, 3)
+    sizes = [varying_size(Trajectories(unit * states, torch.zeros(10, 20).long(), num_actions=2)) for unit in (1, 100)]
+    assert sizes[1] == pytest.approx(100 * sizes[0], rel=1e-4)
+    constant = torch.cat([states, torch.full((10, 20, 5), 1000.0)], -1)
+    with_constants = varying_size(Trajectories(constant, torch.zeros(10, 20).long(), num_actions=2))
+    assert with_constants == pytest.approx(sizes[0], rel=1e-4)
+
+
+def test_method_config_keeps_what_the_name_fixes():
+    assert method_config("bc", num_options=7).num_options == 1
+    assert method_config("options-exact", hidden=(3,)).hidden == (3,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_actions", [4, None], ids=["discrete", "continuous"])
+def test_known_options_are_found_without_their_number(num_actions):
+    truth = synthetic_options(3, 120, (20, 60), num_actions=num_actions, seed=1)
+    data = truth.trajectories
+    skills = discover(data[:100], epochs=40, device="cpu", progress=False)
+    found = skills.segment(data[100:])
+    assert skills.used_options == 3
+    assert label_scores(found.options, truth.options[100:], data[100:].mask).accuracy >= 0.95
