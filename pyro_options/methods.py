@@ -43,11 +43,11 @@ RULES: dict[str, Callable[[float], Rule]] = {
     "evidence": lambda delta: EvidenceRule(),
 }
 
-#: how an option starts, given the learning rate of births that are fitted
-BIRTHS: dict[str, Callable[[float], Birth]] = {
-    "random": lambda learning_rate: RandomBirth(),
-    "split": lambda learning_rate: SplitBirth(),
-    "data": lambda learning_rate: DataBirth(learning_rate=learning_rate),
+#: how an option starts, given the learning rate of births that are fitted, and the episodes to fit
+BIRTHS: dict[str, Callable[[float, int], Birth]] = {
+    "random": lambda learning_rate, max_rows: RandomBirth(),
+    "split": lambda learning_rate, max_rows: SplitBirth(),
+    "data": lambda learning_rate, max_rows: DataBirth(learning_rate=learning_rate, max_rows=max_rows),
 }
 
 #: how an option goes
@@ -182,7 +182,8 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
     guide = _guide(data, K, config, inputs)
     if config.num_options is not None:
         return Method(model, guide, None)
-    rule, birth = RULES[config.rule](config.delta), BIRTHS[config.birth](config.birth_learning_rate)
+    rule = RULES[config.rule](config.delta)
+    birth = BIRTHS[config.birth](config.birth_learning_rate, max(8, min(128, 4800 // data.stored.shape[1])))
     removals = [REMOVALS[name]() for name in config.removals or ()]
     schedule = config.check_every, config.patience
     growth = GrowthMessenger([model, guide], rule, birth, removals, *schedule, config.max_options)

@@ -68,7 +68,7 @@ def test_expected_counts_are_those_of_the_posterior():
         path = model.path(weights, episodes).sample_posterior(emission)
         drawn = path[..., :1] * path[..., 1:] * episodes.mask.unsqueeze(-1)
         expected += drawn.sum((0, 1))
-    after = given.refitted_weights(weights, episodes, steps=1)
+    after = given.likelihood(episodes).refit(weights, steps=1)
     assert_close(after.exp(), expected / expected.sum(), atol=0.01, rtol=0)
 
 
@@ -77,34 +77,44 @@ def test_weights_given_as_sticks_are_the_same():
     given = scene(model, Exact(weights_guide("gem", 3)), episodes)
     weights = torch.log_softmax(torch.tensor([0.3, -1.0, 0.5]), 0)
 
-    def by_sticks(rows, log_weights):
+    def by_sticks(rows, log_weights):  # a model of its own, as users write them
         return poutine.condition(collapse(model), {"sticks": logit_sticks(log_weights)})(rows)
 
     other = replace(given, model=by_sticks)
-    assert_close(given.row_log_prob(weights, episodes), other.row_log_prob(weights, episodes), atol=1e-4, rtol=0)
-    refitted = [s.refitted_weights(weights, episodes) for s in (given, other)]
-    assert_close(*refitted, atol=1e-3, rtol=0)
+    direct, sticks = given.likelihood(episodes), other.likelihood(episodes)
+    assert_close(direct(weights), sticks(weights), atol=1e-4, rtol=0)
+    assert_close(direct.refit(weights), sticks.refit(weights), atol=1e-3, rtol=0)
 
 
 def test_refitted_weights_only_raise_the_likelihood_and_leave_out_who_is_absent():
     episodes, model = make_episodes(20), make_model()
     given = scene(model, Exact(weights_guide("gem", 3)), episodes)
-    weights = torch.tensor([0.0, -1.0, ABSENT])
+    likelihood, weights = given.likelihood(episodes), torch.tensor([0.0, -1.0, ABSENT])
     likelihoods = []
     for steps in range(4):
-        refitted = given.refitted_weights(weights, episodes, steps)
+        refitted = likelihood.refit(weights, steps)
         assert refitted[2] == ABSENT and float(refitted.exp().sum()) == pytest.approx(1)
-        likelihoods.append(float(given.row_log_prob(refitted, episodes).sum()))
+        likelihoods.append(float(likelihood(refitted).sum()))
     assert likelihoods == sorted(likelihoods) and likelihoods[-1] > likelihoods[0]
 
 
 def test_batches_of_rows_change_nothing():
     episodes, model = make_episodes(20), make_model()
     guide = Exact(weights_guide("gem", 3))
-    whole, parts = (scene(model, guide, episodes, batch_size=size) for size in (100, 3))
+    whole, parts = (scene(model, guide, episodes, batch_size=size).likelihood(episodes) for size in (100, 3))
     weights = guide.weights.mean_log_weights().detach()
-    assert_close(whole.row_log_prob(weights, episodes), parts.row_log_prob(weights, episodes))
-    assert_close(whole.refitted_weights(weights, episodes), parts.refitted_weights(weights, episodes))
+    assert_close(whole(weights), parts(weights))
+    assert_close(whole.refit(weights), parts.refit(weights))
+
+
+@pytest.mark.parametrize("cost", [0.0, 2.0])
+def test_what_is_computed_once_is_what_the_model_says(cost):
+    episodes, model = make_episodes(20), make_model()
+    model.termination_cost = cost
+    given = scene(model, Exact(weights_guide("gem", 3)), episodes)
+    weights = torch.log_softmax(torch.tensor([0.3, -1.0, 0.5]), 0)
+    fn, value = given.observed(episodes, weights)
+    assert_close(given.likelihood(episodes)(weights), fn.log_prob(value).detach())
 
 
 @pytest.mark.parametrize("removal", [Prune(), Merge(steps=5)])

@@ -225,6 +225,10 @@ class OptionPath(TorchDistribution):
             path = encode_path(torch.stack(options[::-1], -1), torch.stack(terminations[::-1], -1), self.num_options)
         return path.to(self.log_weights.dtype)
 
+    def reweighted(self, log_weights: Tensor) -> "OptionPath":
+        """The same paths under other weights ``(K,)``."""
+        return OptionPath(log_weights, self.termination_logits, self.step_mask)
+
     def marginalize(self, likelihood) -> "MarginalActions":
         """The actions with the path summed out; what :func:`~pyro_options.handlers.collapse` uses."""
         return MarginalActions(self, likelihood)
@@ -263,6 +267,11 @@ class MarginalActions(TorchDistribution):
 
     def log_prob(self, value):
         return self.path.log_marginal(self.component_log_prob(value))
+
+    def weighed(self, value: Tensor):
+        """The log-probability of ``value`` as a function of the log weights alone; all else is computed here."""
+        emission = self.component_log_prob(value)
+        return lambda log_weights: self.path.reweighted(log_weights).log_marginal(emission)
 
     def sample(self, sample_shape=torch.Size()):
         return self.likelihood.given(self.path.sample(sample_shape)).sample()

@@ -36,6 +36,9 @@ class TiltedPath(OptionPath):
             return self
         return TiltedPath(plain.log_weights, plain.termination_logits, plain.step_mask, self.cost)
 
+    def reweighted(self, log_weights):
+        return TiltedPath(log_weights, self.termination_logits, self.step_mask, self.cost)
+
     def log_prob(self, value):
         paid = self._masked(value[..., 0])[..., 1:].sum(-1)
         return super().log_prob(value) - self.cost * paid

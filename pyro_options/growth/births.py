@@ -75,7 +75,7 @@ class DataBirth:
         check(self.seed_steps >= 0, "seed_steps >= 0", self.seed_steps)
 
     def __call__(self, newborns):
-        explained = newborns.row_log_prob(newborns.trial_weights(0.0), newborns.data)
+        explained = newborns.likelihood(newborns.data)(newborns.trial_weights(0.0))
         share = 1 / (1 + len(newborns.log_weights)) if self.share is None else self.share
         worst = explained.topk(max(2, round(share * len(explained))), largest=False).indices
         worst = worst[torch.randperm(len(worst), device=worst.device)]

@@ -85,11 +85,12 @@ class Prune(_Judged):
         rows = scene.judged(self.max_rows)
         if len(weights) < 2 or len(rows) < 2:
             return []
-        before = scene.row_log_prob(scene.refitted_weights(weights, rows), rows)
+        likelihood = scene.likelihood(rows)
+        before = likelihood(likelihood.refit(weights))
         tried = []
         for gone, _ in self._pairs(scene):
-            lighter = scene.refitted_weights(_without(weights, gone), rows)
-            verdict = self._verdict(scene, before, scene.row_log_prob(lighter, rows))
+            lighter = likelihood.refit(_without(weights, gone))
+            verdict = self._verdict(scene, before, likelihood(lighter))
             tried.append(Removed(gone, verdict))
             if verdict.accepted:
                 prune(scene.modules, [gone], optimizer)
@@ -120,12 +121,15 @@ class Merge(_Judged):
         rows = scene.judged(self.max_rows)
         if len(weights) < 2 or len(rows) < 2:
             return []
-        before = scene.row_log_prob(scene.refitted_weights(weights, rows), rows)
+        likelihood = scene.likelihood(rows)
+        before = likelihood(likelihood.refit(weights))
         tried = []
         for gone, heir in self._pairs(scene):
             undo = Snapshot(scene.modules, optimizer)
-            lighter = self._join(scene, weights, gone, heir, rows)
-            verdict = self._verdict(scene, before, scene.row_log_prob(lighter, rows))
+            joined = self._join(scene, weights, gone, heir)
+            likelihood = scene.likelihood(rows)
+            lighter = likelihood.refit(joined)
+            verdict = self._verdict(scene, before, likelihood(lighter))
             tried.append(Removed(gone, verdict))
             if verdict.accepted:
                 prune(scene.modules, [gone], optimizer)
@@ -134,13 +138,14 @@ class Merge(_Judged):
             undo.restore()
         return tried
 
-    def _join(self, scene: Scene, weights: Tensor, gone: int, heir: int, rows) -> Tensor:
-        """Makes ``heir`` the work of both; returns the weights that suit it best."""
+    def _join(self, scene: Scene, weights: Tensor, gone: int, heir: int) -> Tensor:
+        """Lets ``heir`` do the work of both; returns the weights without the one that is to go."""
         share = float(scene.usage.posterior[heir] / scene.usage.posterior[[heir, gone]].sum().clamp(min=1e-12))
         for layer in growables(scene.modules):
             layer.blend(heir, gone, share)
         joined = weights.clone()
         joined[heir] = torch.logaddexp(weights[heir], weights[gone])
         fitted = scene.sample(scene.data, range(len(scene.data)), self.fit_rows)
-        scene.fit([heir], fitted, _without(joined, gone), self.steps, self.learning_rate)
-        return scene.refitted_weights(_without(joined, gone), rows)
+        joined = _without(joined, gone)
+        scene.fit([heir], fitted, joined, self.steps, self.learning_rate)
+        return joined

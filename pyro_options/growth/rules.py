@@ -76,10 +76,11 @@ class EvidenceRule:
         if len(rows) < 2:
             return Verdict(False)
         K, born = newborns.index[0], len(newborns.index)
-        before = newborns.refitted_weights(newborns.trial_weights(0.0), rows)
-        after = newborns.refitted_weights(newborns.trial_weights(born / (K + born)), rows)
-        gains = newborns.row_log_prob(before, rows), newborns.row_log_prob(after, rows)
-        return Verdict.on_gain(*gains, self.min_gain / len(newborns.data), self.noise, after)
+        likelihood = newborns.likelihood(rows)
+        before = likelihood.refit(newborns.trial_weights(0.0))
+        after = likelihood.refit(newborns.trial_weights(born / (K + born)))
+        least = self.min_gain / len(newborns.data)
+        return Verdict.on_gain(likelihood(before), likelihood(after), least, self.noise, after)
 
 
 @dataclass(frozen=True)

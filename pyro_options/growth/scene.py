@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pyro_options.errors import check
 from pyro_options.nn.growable import growables
 
+from .resize import num_components
 from .usage import Usage
 
 #: log weight of a component that is not there: finite, since kernels divide by what it becomes
@@ -76,30 +77,9 @@ class Scene:
         """Rows of the data that no move has fitted."""
         return range(len(self.data))
 
-    @torch.no_grad()
-    def row_log_prob(self, log_weights: Tensor, rows: Any) -> Tensor:
-        """Log-likelihood of each row, ``(rows,)``."""
-        parts = [fn.log_prob(value) for fn, value in self._batches(rows, log_weights)]
-        return torch.cat(parts)
-
-    def refitted_weights(self, log_weights: Tensor, rows: Any, steps: int = 5) -> Tensor:
-        """Log weights after steps of expectation maximization, everything else as it is.
-
-        The gradient of the log-likelihood by a log weight is the expected number of times that its component is drawn,
-        so this needs no more of a model than its likelihood. What is :data:`ABSENT` stays so.
-        """
-        absent = log_weights <= ABSENT
-        for _ in range(steps):
-            log_weights = torch.log_softmax(log_weights, -1).masked_fill(absent, ABSENT).requires_grad_()
-            counts = torch.zeros_like(log_weights)
-            for fn, value in self._batches(rows, log_weights):
-                counts += torch.autograd.grad(fn.log_prob(value).sum(), log_weights)[0]
-            log_weights = torch.log(counts.clamp(min=1e-12))
-        return torch.log_softmax(log_weights.detach(), -1).masked_fill(absent, ABSENT)
-
-    def _batches(self, rows: Any, log_weights: Tensor):
-        for part in torch.arange(len(rows), device=log_weights.device).split(self.batch_size):
-            yield self.observed(rows[part], log_weights)
+    def likelihood(self, rows: Any) -> "RowLikelihood":
+        """The log-likelihood of these rows as a function of the weights, the components being what they are now."""
+        return RowLikelihood(self, rows)
 
     def fit(self, index: Sequence[int], rows: Any, log_weights: Tensor, steps: int, learning_rate: float) -> None:
         """Maximizes the likelihood of ``rows`` over the parameters of the components ``index`` alone, with Adam."""
@@ -122,6 +102,58 @@ class Scene:
                 optimizer.step()
                 for own, (p, axis) in zip(moving, parameters):
                     p.index_copy_(axis, chosen, own)
+
+
+def _even(scene: Scene) -> Tensor:
+    K = num_components(scene.modules)
+    return scene.require_data().new_full((K,), -math.log(K))
+
+
+class RowLikelihood:
+    """The log-likelihood of each of some rows as a function of the weights alone.
+
+    What does not depend on the weights is computed once, if the distribution of the observed site has a method
+    ``weighed(value)`` that returns such a function; the model is run again for each call otherwise.
+    """
+
+    def __init__(self, scene: Scene, rows: Any):
+        self._parts: list[Callable[[Tensor], Tensor]] = []
+        device = scene.require_data().device
+        for index in torch.arange(len(rows), device=device).split(scene.batch_size):
+            self._parts.append(self._part(scene, rows[index]))
+
+    def _part(self, scene: Scene, rows: Any) -> Callable[[Tensor], Tensor]:
+        with torch.no_grad():
+            fn, value = scene.observed(rows, _even(scene))
+            if hasattr(fn, "weighed"):
+                log_prob = fn.weighed(value)
+                return lambda log_weights: log_prob(log_weights + math.log1p(-LEFT))
+
+        def run_again(log_weights: Tensor) -> Tensor:
+            fn, value = scene.observed(rows, log_weights)
+            return fn.log_prob(value)
+
+        return run_again
+
+    @torch.no_grad()
+    def __call__(self, log_weights: Tensor) -> Tensor:
+        """``(rows,)``"""
+        return torch.cat([part(log_weights) for part in self._parts])
+
+    def refit(self, log_weights: Tensor, steps: int = 5) -> Tensor:
+        """Log weights after steps of expectation maximization.
+
+        The gradient of the log-likelihood by a log weight is the expected number of times that its component is drawn,
+        so this needs no more of a model than its likelihood. What is :data:`ABSENT` stays so.
+        """
+        absent = log_weights <= ABSENT
+        for _ in range(steps):
+            log_weights = torch.log_softmax(log_weights, -1).masked_fill(absent, ABSENT).requires_grad_()
+            counts = torch.zeros_like(log_weights)
+            for part in self._parts:
+                counts += torch.autograd.grad(part(log_weights).sum(), log_weights)[0]
+            log_weights = torch.log(counts.clamp(min=1e-12))
+        return torch.log_softmax(log_weights.detach(), -1).masked_fill(absent, ABSENT)
 
 
 @dataclass(frozen=True)
