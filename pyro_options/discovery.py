@@ -72,6 +72,7 @@ def discover(
     method: str = "options-exact",
     *,
     held_out: float = 0.0,
+    validation: float = 0.1,
     epochs: int | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
@@ -97,6 +98,7 @@ def discover(
 
     :param method: a key of :data:`pyro_options.methods.METHODS`; the default sums paths out exactly and grows K
     :param held_out: share of the episodes to keep for evaluation only
+    :param validation: share of the others to judge growth by, with a rule that needs it (``trial``)
     :param epochs: passes over the demonstrations; by default about 4000 updates, at most 100 passes
     :param batch_size: episodes per update; by default about 4800 steps of them, and at least 8 updates a pass
     :param learning_rate: of the networks; by default by the size of the states, see :class:`Budget`
@@ -116,7 +118,10 @@ def discover(
     settings = replace(settings, seed=seed, device=device, progress=progress)
     set_seed(seed)
     found = assemble(data, fixed)
-    trainer = Trainer(found.model, found.guide, data, settings, found.growth)
+    train_on, judge = data, None
+    if found.growth is not None and fixed.rule == "trial":
+        train_on, judge = data.split(validation, seed)
+    trainer = Trainer(found.model, found.guide, train_on, settings, found.growth, judge)
     history = trainer.run()
     skills = skills_of(found, data, action_names)
     likelihood = {"train": skills.log_likelihood(data)}

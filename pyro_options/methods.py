@@ -21,6 +21,7 @@ from pyro_options.growth import (
     Removal,
     Rule,
     SplitBirth,
+    TrialRule,
     UsageRule,
 )
 from pyro_options.guides import Exact, Relaxed, ScoreFunction, StraightThrough, weights_guide
@@ -41,12 +42,14 @@ RULES: dict[str, Callable[[float], Rule]] = {
     "usage": UsageRule,
     "posterior-usage": lambda delta: UsageRule(delta, measure="posterior"),
     "evidence": lambda delta: EvidenceRule(),
+    "trial": lambda delta: TrialRule(delta),
 }
 
 #: how an option starts, given the learning rate of births that are fitted, and the episodes to fit
 BIRTHS: dict[str, Callable[[float, int], Birth]] = {
     "random": lambda learning_rate, max_rows: RandomBirth(),
     "split": lambda learning_rate, max_rows: SplitBirth(),
+    "halve": lambda learning_rate, max_rows: SplitBirth(halve=True),
     "data": lambda learning_rate, max_rows: DataBirth(learning_rate=learning_rate, max_rows=max_rows),
 }
 
@@ -69,6 +72,7 @@ GROWTH_DEFAULTS = {
     "usage": GrowthDefaults("split", (), 80, 1),
     "posterior-usage": GrowthDefaults("split", (), 80, 1),
     "evidence": GrowthDefaults("data", ("prune",), 40, 8),
+    "trial": GrowthDefaults("halve", ("prune",), 80, 8),
 }
 
 

@@ -4,7 +4,7 @@ from .births import Birth, DataBirth, RandomBirth, SplitBirth
 from .events import GrowthEvent, Move
 from .removals import Merge, Prune, Removal, Removed
 from .resize import grow, merge, num_components, permute, prune, resize, reweight
-from .rules import EvidenceRule, Never, Rule, UsageRule
+from .rules import EvidenceRule, Never, Rule, TrialRule, UsageRule
 from .scene import Newborns, Scene
 from .snapshot import Snapshot
 from .usage import Usage
@@ -27,6 +27,7 @@ __all__ = [
     "Scene",
     "Snapshot",
     "SplitBirth",
+    "TrialRule",
     "Usage",
     "UsageRule",
     "Verdict",

@@ -8,6 +8,7 @@ import torch
 from pyro_options.errors import check
 from pyro_options.nn.growable import growables
 
+from .resize import reweight
 from .scene import Newborns
 
 
@@ -27,24 +28,33 @@ class RandomBirth:
 
 @dataclass(frozen=True)
 class SplitBirth:
-    """A new component starts as a noisy copy of the most used one, in the model and in the guide.
+    """A new component starts as a noisy copy of one of the most used ones, in the model and in the guide.
 
     Its data then divide between the two, which keeps usage even: a rule that looks at the least used component is not
     held up by one that won a single cluster.
 
     :param noise: how much of the random initial values to keep on top of the copy
+    :param halve: whether the two share the weight of the one, which without noise leaves the likelihood as it was;
+        otherwise a new component takes its weight from the mass that nobody has yet
     """
 
     noise: float = 0.5
+    halve: bool = False
 
     def __post_init__(self) -> None:
         check(self.noise >= 0, "noise >= 0", self.noise)
 
     def __call__(self, newborns):
-        parents = newborns.usage.likelihood.argsort(descending=True).tolist()
-        for i, child in enumerate(newborns.index):
+        order = newborns.usage.likelihood.argsort(descending=True).tolist()
+        parents = [order[i % len(order)] for i in range(len(newborns.index))]
+        for child, parent in zip(newborns.index, parents):
             for layer in growables(newborns.modules):
-                layer.inherit(child, parents[i % len(parents)], self.noise)
+                layer.inherit(child, parent, self.noise)
+        if self.halve:
+            old = torch.log_softmax(newborns.require_data(), -1)
+            family = 1 + torch.bincount(torch.tensor(parents), minlength=len(old)).to(old)
+            shared = old - torch.log(family)
+            reweight(newborns.modules, torch.cat([shared, shared[parents]]))
 
 
 @dataclass(frozen=True)

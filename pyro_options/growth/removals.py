@@ -36,8 +36,8 @@ def _without(log_weights: Tensor, gone: int) -> Tensor:
     return log_weights.index_fill(0, torch.tensor(gone, device=log_weights.device), ABSENT)
 
 
-def _kept(log_weights: Tensor, gone: int) -> Tensor:
-    return torch.cat([log_weights[:gone], log_weights[gone + 1 :]])
+def _kept(log_weights: Tensor, gone: list[int]) -> Tensor:
+    return log_weights[[k for k in range(len(log_weights)) if k not in gone]]
 
 
 @dataclass(frozen=True)
@@ -76,26 +76,33 @@ class _Judged:
 
 @dataclass(frozen=True)
 class Prune(_Judged):
-    """Removes a component that explains nothing which the others, with better weights, would not explain as well."""
+    """Removes components that explain nothing which the others, with better weights, would not explain as well.
+
+    One after the other, the cheapest to replace first, until ``candidates`` of them may not go; what all of them cost
+    together is what counts.
+    """
 
     name = "prune"
 
     def __call__(self, scene, optimizer=None):
-        weights = scene.require_data()
-        rows = scene.judged(self.max_rows)
+        weights, rows = scene.require_data(), scene.judged(self.max_rows)
         if len(weights) < 2 or len(rows) < 2:
             return []
         likelihood = scene.likelihood(rows)
-        before = likelihood(likelihood.refit(weights))
-        tried = []
-        for gone, _ in self._pairs(scene):
+        weights = likelihood.refit(weights)
+        before = likelihood(weights)
+        tried: list[Removed] = []
+        for gone in scene.usage.replacement_cost().min(-1).values.argsort().tolist()[: len(weights) - 1]:
             lighter = likelihood.refit(_without(weights, gone))
-            verdict = self._verdict(scene, before, likelihood(lighter))
-            tried.append(Removed(gone, verdict))
-            if verdict.accepted:
-                prune(scene.modules, [gone], optimizer)
-                reweight(scene.modules, _kept(lighter, gone))
+            tried.append(Removed(gone, self._verdict(scene, before, likelihood(lighter))))
+            if tried[-1].verdict.accepted:
+                weights = lighter
+            elif sum(not one.verdict.accepted for one in tried) == self.candidates:
                 break
+        removed = [one.index for one in tried if one.verdict.accepted]
+        if removed:
+            prune(scene.modules, removed, optimizer)
+            reweight(scene.modules, _kept(weights, removed))
         return tried
 
 
@@ -133,7 +140,7 @@ class Merge(_Judged):
             tried.append(Removed(gone, verdict))
             if verdict.accepted:
                 prune(scene.modules, [gone], optimizer)
-                reweight(scene.modules, _kept(lighter, gone))
+                reweight(scene.modules, _kept(lighter, [gone]))
                 break
             undo.restore()
         return tried

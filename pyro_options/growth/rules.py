@@ -84,6 +84,28 @@ class EvidenceRule:
 
 
 @dataclass(frozen=True)
+class TrialRule:
+    """Lets new components train before they are judged: keeps every birth, and leaves it to a removal to undo.
+
+    For data whose components overlap, where what a component is worth shows only after all have adapted to it. Goes
+    with :class:`~pyro_options.growth.Prune` and held-out rows.
+
+    :param rate: births as a share of the components there are, at least one
+    """
+
+    rate: float = 0.5
+
+    def __post_init__(self) -> None:
+        check(self.rate > 0, "rate > 0", self.rate)
+
+    def propose(self, usage: Usage) -> int:
+        return max(1, round(self.rate * usage.num_components))
+
+    def accept(self, newborns: Newborns) -> Verdict:
+        return Verdict(True)
+
+
+@dataclass(frozen=True)
 class Never:
     """Keeps K as it is."""
 

@@ -118,18 +118,23 @@ class GrowthMessenger(ObserveMessenger):
         self.reset()
         moves = self._remove(scene, optimizer)
         removed = any(move.verdict.accepted for move in moves)
-        if births and not removed:
+        if births and not removed:  # whose numbering and weights the observation no longer fits
             moves += self._grow(scene, optimizer)
         event = GrowthEvent(time, scene.usage, tuple(moves))
-        changed = event.num_born + event.num_removed > 0
-        self._idle = 1 if changed else min(2 * self._idle, self.patience)
+        self._idle = 1 if self._progress(event) else min(2 * self._idle, self.patience)
         self._last = time
-        if changed:
-            logger.info(
-                "time %d: %d born, %d removed: K = %d", time, event.num_born, event.num_removed, self.num_components
-            )
+        if event.num_born or event.num_removed:
+            sizes = event.num_born, event.num_removed, self.num_components
+            logger.info("time %d: %d born, %d removed: K = %d", time, *sizes)
         self.history.append(event)
         return event
+
+    def _progress(self, event: GrowthEvent) -> bool:
+        """Whether something was born, or is left of what was born at the check before."""
+        if event.num_born:
+            return True
+        last = self.history[-1].num_born if self.history else 0
+        return 0 < event.num_removed < last
 
     def _remove(self, scene: Scene, optimizer) -> list[Move]:
         """The first removal that is accepted, and those that were refused before it."""
