@@ -5,9 +5,11 @@ import os
 import uuid
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -38,19 +40,26 @@ def naming(path: str | os.PathLike, error: Exception) -> ValueError:
     return ValueError(f"{name}: {text}{fix}")
 
 
-def write_archive(path: str | os.PathLike, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes a compressed npz file: all of it or, if anything fails, none of it."""
+@contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """A file to write that takes the place of ``path`` at the end: all of it or, if anything fails, none of it."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         with open(temporary, "xb") as file:
-            np.savez_compressed(file, **dict(arrays), allow_pickle=False)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_archive(path: str | os.PathLike, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes a compressed npz file: all of it or, if anything fails, none of it."""
+    with replacing(path) as file:
+        np.savez_compressed(file, **dict(arrays), allow_pickle=False)
 
 
 def read_archive(path: str | os.PathLike, names: Sequence[str], max_bytes: int = 2**34) -> dict[str, np.ndarray]:

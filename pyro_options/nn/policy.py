@@ -36,7 +36,7 @@ class _OptionHeads(nn.Module):
             network, features = mlp(state_dim, hidden)
         else:
             features = output_size(network, state_dim)
-        self.network = network
+        self.state_dim, self.network = state_dim, network
         self.heads = GrowableHeads(features, num_options, out_features)
 
     @property

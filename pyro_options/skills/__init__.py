@@ -1,0 +1,7 @@
+"""What discovery returns: skills to run, to ask about data, and to keep."""
+
+from .segments import Segment, Segmentation
+from .skills import Skills
+from .summary import Summary, summarize
+
+__all__ = ["Segment", "Segmentation", "Skills", "Summary", "summarize"]

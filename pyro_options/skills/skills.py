@@ -1,0 +1,307 @@
+"""Skills: options that can be run, asked about data, and kept."""
+
+import copy
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from pyro_options.data import Trajectories
+from pyro_options.distributions import OptionPath
+from pyro_options.errors import check, choice
+from pyro_options.growth.resize import resize
+from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination
+
+from . import file
+from .reflex import Reflex
+from .segments import Segmentation
+from .summary import Summary, option_names, summarize, table
+
+
+def _frozen(module: nn.Module) -> nn.Module:
+    return copy.deepcopy(module).eval().requires_grad_(False)
+
+
+class Skills:
+    """K options: what each does, when it stops, and how often it is chosen.
+
+    It copies what it is given and never changes; :meth:`only`, :meth:`used` and :meth:`to` give new ones. A method with
+    another idea of a segment subclasses it and overrides :meth:`segment`.
+
+    :param policy: π, one of :mod:`pyro_options.nn`
+    :param termination: ψ
+    :param log_weights: log η, ``(K,)``; may leave mass to options not yet born
+    :param packed: whether observations are bytes that stand for eight bits each, see
+        :class:`~pyro_options.data.Trajectories`; the bits themselves are taken as well
+    :param max_duration: steps after which an option must end, ``None`` for no limit
+    :param summary: statistics on the demonstrations that they come from
+    :param action_names: to show instead of numbers
+    :param metadata: how they were made; anything that JSON can hold
+    """
+
+    def __init__(
+        self,
+        policy: CategoricalPolicy | GaussianPolicy,
+        termination: Termination,
+        log_weights: Tensor,
+        packed: bool = False,
+        max_duration: int | None = None,
+        summary: Summary | None = None,
+        action_names: Sequence[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ):
+        check(isinstance(policy, CategoricalPolicy | GaussianPolicy), "a policy of pyro_options.nn", type(policy))
+        check(isinstance(termination, Termination), "a termination of pyro_options.nn", type(termination))
+        self.num_options = len(log_weights)
+        self.state_dim = policy.state_dim  # numbers in a state, bits if packed
+        self.discrete = isinstance(policy, CategoricalPolicy)
+        self.action_dim = policy.heads.out_features  # number of discrete actions, or dimensions of a continuous one
+        self.num_actions = self.action_dim if self.discrete else None
+        counts = policy.num_options, termination.num_options, len(log_weights)
+        check(len(set(counts)) == 1, "as many policies as terminations and weights", counts)
+        check(max_duration is None or max_duration >= 1, "max_duration >= 1", max_duration)
+        self.policy, self.termination = _frozen(policy), _frozen(termination)
+        self.log_weights = log_weights.detach().clone().to(policy.heads.weight)
+        check(bool(self.log_weights.isfinite().all()), "finite log weights", self.log_weights.tolist())
+        self.packed, self.max_duration, self.summary = packed, max_duration, summary
+        check(
+            action_names is None or (self.discrete and len(action_names) == self.num_actions),
+            "one name for each discrete action",
+            action_names,
+        )
+        self._initial_logit = termination.initial_logit
+        self.action_names = None if action_names is None else tuple(action_names)
+        self.metadata = copy.deepcopy(metadata or {})
+        self.rng = np.random.default_rng(0)  # for calls that bring none of their own
+
+    @property
+    def device(self) -> torch.device:
+        return self.log_weights.device
+
+    @cached_property
+    def _act(self) -> Reflex:
+        return Reflex(self.policy)
+
+    @cached_property
+    def _stop(self) -> Reflex:
+        return Reflex(self.termination)
+
+    @cached_property
+    def _scale(self) -> np.ndarray:
+        """Standard deviations of continuous actions, ``(K, A)``."""
+        return np.exp(self.policy.log_scale().clamp(min=self.policy.min_log_scale).cpu().numpy())
+
+    def _states(self, observation: ArrayLike) -> np.ndarray:
+        """``(state_dim,)`` or ``(n, state_dim)``; bits stay bytes."""
+        states = np.asarray(observation)
+        if self.packed and states.dtype == np.uint8 and states.shape[-1:] == (self.state_dim // 8,):
+            states = np.unpackbits(states, axis=-1)
+        if states.ndim not in (1, 2) or states.shape[-1] != self.state_dim:
+            size = f"({self.state_dim},) or (n, {self.state_dim})"
+            bytes_ = f", or {self.state_dim // 8} packed bytes of type uint8" if self.packed else ""
+            raise ValueError(f"Expected observations of shape {size}{bytes_} but got {states.dtype} {states.shape}.")
+        return states
+
+    def _option(self, option: int | ArrayLike, states: np.ndarray) -> Any:
+        if isinstance(option, int | np.integer):
+            if 0 <= option < self.num_options:
+                return option
+            raise ValueError(f"Expected an option in [0, {self.num_options - 1}] but got {option}.")
+        options = np.asarray(option)
+        valid = options.shape == states.shape[:-1] and options.dtype.kind in "iu"
+        check(valid, f"one option for each of {states.shape[:-1]} observations", f"{options.dtype} {options.shape}")
+        inside = options.size == 0 or (options.min() >= 0 and options.max() < self.num_options)
+        check(inside, f"options in [0, {self.num_options - 1}]", options)
+        return options
+
+    def _ask(self, reflex: Reflex, observation: ArrayLike, option: int | ArrayLike) -> np.ndarray:
+        states = self._states(observation)
+        return reflex(states, self._option(option, states))
+
+    def predict(
+        self,
+        observation: ArrayLike,
+        option: int | ArrayLike,
+        deterministic: bool = True,
+        rng: np.random.Generator | None = None,
+    ) -> Any:
+        """What ``option`` does: an integer or ``(action_dim,)`` for one observation, with ``(n, ...)`` in front for n.
+
+        :param observation: ``(state_dim,)`` or ``(n, state_dim)``
+        :param option: one for all observations, or one for each
+        :param deterministic: the most probable action rather than a random one
+        :param rng: draws random actions, by default :attr:`rng`
+        """
+        outputs = self._ask(self._act, observation, option)
+        rng = self.rng if rng is None else rng
+        if self.discrete:
+            if not deterministic:
+                outputs = outputs + rng.gumbel(size=outputs.shape)
+            action = outputs.argmax(-1)
+            return int(action) if outputs.ndim == 1 else action
+        if deterministic:
+            return outputs
+        noise = rng.standard_normal(outputs.shape, dtype=outputs.dtype)
+        return outputs + self._scale[np.asarray(option)] * noise
+
+    def action_probabilities(self, observation: ArrayLike, option: int | ArrayLike) -> np.ndarray:
+        """π_k(· | s) of discrete actions, ``(num_actions,)`` or ``(n, num_actions)``."""
+        check(self.discrete, "discrete actions", f"{self.action_dim} continuous dimensions")
+        logits = self._ask(self._act, observation, option)
+        odds = np.exp(logits - logits.max(-1, keepdims=True))
+        return odds / odds.sum(-1, keepdims=True)
+
+    def termination_probability(self, observation: ArrayLike, option: int | ArrayLike) -> Any:
+        """ψ_k(s): the chance that ``option`` stops on arriving here; a float, or ``(n,)``."""
+        logits = self._ask(self._stop, observation, option)[..., 0] + self._initial_logit
+        probability = 0.5 + 0.5 * np.tanh(0.5 * logits)  # cannot overflow
+        return probability if probability.ndim else float(probability)
+
+    def terminates(
+        self, observation: ArrayLike, option: int | ArrayLike, rng: np.random.Generator | None = None
+    ) -> Any:
+        """Whether ``option`` stops here, drawn from ψ: a bool, or ``(n,)`` bits.
+
+        :param rng: by default :attr:`rng`
+        """
+        probability = self.termination_probability(observation, option)
+        rng = self.rng if rng is None else rng
+        if isinstance(probability, float):
+            return bool(rng.random() < probability)
+        return rng.random(probability.shape) < probability
+
+    def _check_fits(self, data: Trajectories) -> None:
+        check(data.actions is not None, "demonstrations with actions", "none")
+        check(data.state_dim == self.state_dim, f"states of {self.state_dim} numbers", data.state_dim)
+        kind = "discrete" if self.discrete else "continuous"
+        check(data.discrete == self.discrete, f"{kind} actions", "discrete" if data.discrete else "continuous")
+        highest = int(data.actions.max()) + 1 if self.discrete else data.action_dim
+        fits = highest <= self.action_dim if self.discrete else highest == self.action_dim
+        check(fits, f"{self.action_dim} {'actions' if self.discrete else 'action dimensions'}", highest)
+
+    def _batches(self, data: Trajectories, size: int) -> Iterator[tuple[Trajectories, OptionPath, Tensor]]:
+        """Minibatches with the prior over their paths and log π_k(a_t | s_t), ``(N, T, K)``."""
+        self._check_fits(data)
+        for batch in data.minibatches(size, device=self.device):
+            if batch.states.dtype != self.log_weights.dtype:
+                batch = batch.to(dtype=self.log_weights.dtype)
+            path = OptionPath(self.log_weights, self.termination(batch.states), batch.mask)
+            yield batch, path, self.policy(batch.states, mask=batch.mask).component_log_prob(batch.actions)
+
+    @torch.no_grad()
+    def log_likelihood(self, trajectories: Trajectories, batch_size: int = 256) -> float:
+        """Exact log-likelihood of the actions, in nats per step."""
+        batches = self._batches(trajectories, batch_size)
+        total = sum(float(path.log_marginal(emission).double().sum()) for _, path, emission in batches)
+        return total / trajectories.num_steps
+
+    @torch.no_grad()
+    def segment(self, trajectories: Trajectories, method: str = "viterbi", batch_size: int = 256) -> Segmentation:
+        """Cuts episodes into options.
+
+        :param method: ``viterbi`` for the most probable sequence, ``posterior`` for the most probable option of each
+            step on its own
+        """
+        choice(method, "method", ("viterbi", "posterior"))
+        options, switches, scores = [], [], []
+        for batch, path, emission in self._batches(trajectories, batch_size):
+            posterior = path.posterior(emission)
+            if method == "viterbi":
+                best = path.viterbi(emission)[0]
+            else:
+                best = posterior.options.argmax(-1)
+                last = best.gather(-1, batch.lengths.unsqueeze(-1) - 1)
+                best = torch.where(batch.mask, best, last)
+            options.append(best.cpu())
+            switches.append(posterior.switches.cpu())
+            scores.append(posterior.log_marginal.cpu())
+        parts = (torch.cat(part) for part in (options, switches))
+        return Segmentation(*parts, trajectories.lengths.cpu(), torch.cat(scores), self.num_options)
+
+    @torch.no_grad()
+    def summarize(self, trajectories: Trajectories, segmentation: Segmentation | None = None) -> Summary:
+        """Usage, lengths, terminations and actions of each option on these demonstrations."""
+        segmentation = self.segment(trajectories) if segmentation is None else segmentation
+        before = torch.cat([segmentation.options[:, :1], segmentation.options[:, :-1]], 1)
+        rates = []
+        for (batch, path, _), option in zip(self._batches(trajectories, 256), before.split(256)):
+            logits = path.termination_logits.cpu().gather(-1, option.unsqueeze(-1)).squeeze(-1)
+            rates.append(torch.sigmoid(logits).float())
+        actions = trajectories.encoded_actions().float().cpu()
+        if self.discrete and actions.shape[-1] < self.action_dim:
+            actions = nn.functional.pad(actions, (0, self.action_dim - actions.shape[-1]))
+        return summarize(segmentation, actions, torch.cat(rates))
+
+    def describe(self, trajectories: Trajectories | None = None) -> str:
+        """A table with a line for each option.
+
+        :param trajectories: what to describe them on, by default the demonstrations that they come from
+        """
+        summary = self.summary if trajectories is None else self.summarize(trajectories)
+        if summary is None:
+            raise ValueError("Expected demonstrations to describe the options on but got none. Pass trajectories.")
+        return table(summary, self.log_weights.cpu(), self.discrete, self.action_names)
+
+    @property
+    def names(self) -> list[str]:
+        """A short name for each option, by the action that it does most if that is known."""
+        if self.summary is None:
+            return [f"option {k}" for k in range(self.num_options)]
+        return option_names(self.summary, self.discrete, self.action_names)
+
+    @property
+    def used_options(self) -> int:
+        """Options that cover at least one step in a hundred of the demonstrations that they come from."""
+        return len(self._used(0.01))
+
+    def _used(self, min_share: float) -> list[int]:
+        if self.summary is None:
+            raise ValueError("Expected skills that know their usage but got no summary. Pass one to Skills.")
+        order = self.summary.usage.argsort(descending=True, stable=True).tolist()
+        return [k for k in order if self.summary.usage[k] >= min_share]
+
+    def only(self, options: Sequence[int]) -> "Skills":
+        """These options, in this order. What the others weighed is shared out in proportion."""
+        new = copy.copy(self)
+        for cache in ("_act", "_stop", "_scale"):
+            new.__dict__.pop(cache, None)
+        new.policy, new.termination = copy.deepcopy(self.policy), copy.deepcopy(self.termination)
+        resize([new.policy, new.termination], list(options))
+        index = torch.tensor(list(options), device=self.device)
+        new.log_weights, new.num_options = self.log_weights[index], len(index)
+        if len(index) < self.num_options:
+            new.log_weights += torch.logsumexp(self.log_weights, 0) - torch.logsumexp(new.log_weights, 0)
+        new.summary = None if self.summary is None else self.summary.select(index.cpu())
+        new.metadata, new.rng = copy.deepcopy(self.metadata), np.random.default_rng(0)
+        return new
+
+    def used(self, min_share: float = 0.01) -> "Skills":
+        """The options that cover at least ``min_share`` of the steps they were found on, the most used first."""
+        check(0 <= min_share <= 1, "min_share in [0, 1]", min_share)
+        return self.only(self._used(min_share))
+
+    def to(self, device: torch.device | str) -> "Skills":
+        """On another device, for :meth:`segment` and :meth:`log_likelihood`; actions are chosen in numpy anyway."""
+        new = copy.copy(self)
+        new.policy, new.termination = _frozen(self.policy).to(device), _frozen(self.termination).to(device)
+        new.log_weights = self.log_weights.to(device)
+        return new
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes a safetensors file: tensors, and JSON in its header. An existing file is replaced or left as it was."""
+        file.write(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "Skills":
+        """Reads a file that :meth:`save` wrote. Nothing in it can run code; anything odd about it is refused."""
+        return cls(**file.read(path))
+
+    def __repr__(self) -> str:
+        kind = f"{self.action_dim} {'discrete actions' if self.discrete else 'continuous action dimensions'}"
+        states = f"{self.state_dim} packed bits" if self.packed else f"{self.state_dim} numbers"
+        return f"Skills({self.num_options} options, states of {states}, {kind})"

@@ -1,0 +1,87 @@
+"""What each option is like on given demonstrations."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .segments import Segmentation
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Statistics of K options over demonstrations; an option that is never on has zeros."""
+
+    usage: Tensor  # (K,) share of the steps
+    mean_length: Tensor  # (K,) steps of a segment, on average
+    termination_rate: Tensor  # (K,) mean ψ_k over the steps where option k was already on
+    actions: Tensor  # (K, A) share of each discrete action, or the mean continuous action
+
+    def select(self, index: Tensor) -> "Summary":
+        """The same options in another order, or some of them."""
+        return Summary(
+            *(getattr(self, name)[index] for name in ("usage", "mean_length", "termination_rate", "actions"))
+        )
+
+
+def _mean_by(options: Tensor, values: Tensor, num_options: int) -> Tensor:
+    """The mean of ``values (points, ...)`` over the points of each option, zero where there is none."""
+    total = torch.zeros(num_options, *values.shape[1:]).index_add_(0, options, values)
+    count = torch.bincount(options, minlength=num_options).clamp(min=1)
+    return total / count.view(-1, *[1] * (values.dim() - 1))
+
+
+def summarize(segmentation: Segmentation, actions: Tensor, termination: Tensor) -> Summary:
+    """Statistics of a segmentation.
+
+    :param actions: encoded actions ``(N, T, A)``
+    :param termination: ψ_k(s_t) of the option k that was on at the step before, ``(N, T)``
+    """
+    K, mask, options = segmentation.num_options, segmentation.mask, segmentation.options
+    owner, lengths = segmentation.segment_lengths()
+    arrived = mask.clone()
+    arrived[:, 0] = False  # nobody can stop before the first step
+    before = torch.cat([options[:, :1], options[:, :-1]], 1)
+    return Summary(
+        usage=segmentation.usage().float(),
+        mean_length=_mean_by(owner, lengths.float(), K),
+        termination_rate=_mean_by(before[arrived], termination[arrived], K),
+        actions=_mean_by(options[mask], actions[mask], K),
+    )
+
+
+def _actions(row: Tensor, discrete: bool, names: Sequence[str] | None) -> str:
+    """The three most frequent actions, or the mean of continuous ones."""
+    if not discrete:
+        return "mean " + " ".join(f"{value:+.2f}" for value in row.tolist())
+    best = [int(a) for a in row.argsort(descending=True)[:3] if row[a] >= 0.05]
+    return ", ".join(f"{names[a] if names else a} {100 * float(row[a]):.0f}%" for a in best)
+
+
+def option_names(summary: Summary, discrete: bool, names: Sequence[str] | None) -> list[str]:
+    """A short name for each option: its number, and the action that it does most."""
+    rows = summary.actions
+    if not discrete:
+        return [f"option {k}" for k in range(len(rows))]
+    best = rows.argmax(-1).tolist()
+    return [f"option {k}: {names[a] if names else f'action {a}'}" for k, a in enumerate(best)]
+
+
+def table(summary: Summary, log_weights: Tensor, discrete: bool, names: Sequence[str] | None) -> str:
+    """One line per option, in fixed width."""
+    header = ("option", "usage", "weight", "mean length", "termination", "actions")
+    rows = [
+        (
+            str(k),
+            f"{100 * float(summary.usage[k]):.1f}%",
+            f"{float(log_weights[k].exp()):.3f}",
+            f"{float(summary.mean_length[k]):.1f}",
+            f"{float(summary.termination_rate[k]):.3f}",
+            _actions(summary.actions[k], discrete, names) if summary.usage[k] > 0 else "never on",
+        )
+        for k in range(len(log_weights))
+    ]
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header) - 1)]
+    lines = ["  ".join([*(cell.rjust(w) for cell, w in zip(row, widths)), row[-1]]) for row in [header, *rows]]
+    return "\n".join(lines)

@@ -1,0 +1,393 @@
+"""Skills: what they do equals what the modules say; files come back to the bit or are refused."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+import torch
+from helpers import enumerate_paths, make_episodes
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from pyro_options.data import Trajectories, pack_bits
+from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination, VaryingInputs
+from pyro_options.skills import Segmentation, Skills
+
+D, K, A = 16, 4, 3
+
+
+def states(*shape):
+    return torch.randint(0, 2, (*shape, D)).float()
+
+
+def network(kind):
+    return {
+        "linear": lambda: None,
+        "varying": lambda: VaryingInputs(torch.tensor([0, 3, 5, 15]), D),
+        "deep": lambda: nn.Sequential(VaryingInputs(torch.arange(1, D, 2), D), nn.Linear(8, 6), nn.ReLU()),
+        "custom": lambda: nn.Sequential(nn.Linear(D, 5), nn.Tanh()),
+    }[kind]()
+
+
+def make_skills(kind="varying", discrete=True, packed=False, leftover=0.1, **options):
+    policy_type = CategoricalPolicy if discrete else GaussianPolicy
+    policy = policy_type(D, K, A, network=network(kind))
+    termination = Termination(D, K, network=network(kind), initial_logit=-0.5)
+    if not discrete:
+        nn.init.normal_(policy.log_scale.value)
+    log_weights = torch.log_softmax(torch.randn(K), 0) + np.log1p(-leftover)
+    return Skills(policy, termination, log_weights, packed, **options)
+
+
+def make_data(discrete=True, packed=False, num_episodes=7, num_steps=6):
+    seen = states(num_episodes, num_steps)
+    actions = torch.randint(A, (num_episodes, num_steps)) if discrete else torch.randn(num_episodes, num_steps, A)
+    lengths = torch.randint(1, num_steps + 1, (num_episodes,))
+    seen = pack_bits(seen) if packed else seen
+    return Trajectories(seen, actions, lengths, A if discrete else None, packed=packed)
+
+
+KINDS = ["linear", "varying", "deep", "custom"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_discrete_actions_are_those_of_the_policy(kind):
+    skills, seen = make_skills(kind), states(9)
+    expected = torch.softmax(skills.policy(seen.unsqueeze(0)).logits[0], -1)  # (9, K, A)
+    for k in range(K):
+        np.testing.assert_allclose(skills.action_probabilities(seen.numpy(), k), expected[:, k], rtol=1e-5)
+        assert skills.predict(seen.numpy(), k).tolist() == expected[:, k].argmax(-1).tolist()
+        one = skills.predict(seen[4].numpy(), k)
+        assert isinstance(one, int) and one == expected[4, k].argmax()
+    each = np.arange(9) % K
+    chosen = expected[torch.arange(9), torch.from_numpy(each)]
+    np.testing.assert_allclose(skills.action_probabilities(seen.numpy(), each), chosen, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_continuous_actions_are_those_of_the_policy(kind):
+    skills, seen = make_skills(kind, discrete=False), states(9)
+    fn = skills.policy(seen.unsqueeze(0))
+    np.testing.assert_allclose(skills.predict(seen.numpy(), 2), fn.mean_action[0, :, 2], rtol=1e-4, atol=1e-6)
+    many = np.repeat(seen[:1].numpy(), 20_000, 0)
+    drawn = skills.predict(many, 2, deterministic=False, rng=np.random.default_rng(0))
+    np.testing.assert_allclose(drawn.mean(0), fn.mean_action[0, 0, 2], atol=0.1)
+    np.testing.assert_allclose(drawn.std(0), fn.log_scale[2].exp(), rtol=0.05)
+    assert skills.predict(seen[0].numpy(), 1, deterministic=False).shape == (A,)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_terminations_are_those_of_the_module(kind):
+    skills, seen = make_skills(kind), states(9)
+    expected = torch.sigmoid(skills.termination(seen))
+    np.testing.assert_allclose(skills.termination_probability(seen.numpy(), 1), expected[:, 1], rtol=1e-5)
+    assert skills.termination_probability(seen[2].numpy(), 3) == pytest.approx(float(expected[2, 3]), rel=1e-5)
+    drawn = skills.terminates(np.repeat(seen[:1].numpy(), 20_000, 0), 0, np.random.default_rng(0))
+    assert drawn.dtype == bool and drawn.mean() == pytest.approx(float(expected[0, 0]), abs=0.02)
+    assert isinstance(skills.terminates(seen[0].numpy(), 0), bool)
+
+
+def test_random_actions_follow_the_probabilities_and_the_generator():
+    skills, one = make_skills(), states(1)[0].numpy()
+    many = np.repeat(one[None], 30_000, 0)
+    drawn = skills.predict(many, 1, deterministic=False, rng=np.random.default_rng(0))
+    shares = np.bincount(drawn, minlength=A) / len(drawn)
+    np.testing.assert_allclose(shares, skills.action_probabilities(one, 1), atol=0.02)
+    again = skills.predict(many, 1, deterministic=False, rng=np.random.default_rng(0))
+    assert (drawn == again).all()
+
+
+def test_bytes_and_bits_are_the_same_observation():
+    skills, seen = make_skills(packed=True), states(5)
+    packed = pack_bits(seen).numpy()
+    assert (skills.action_probabilities(packed, 2) == skills.action_probabilities(seen.numpy(), 2)).all()
+    assert skills.termination_probability(packed[0], 2) == skills.termination_probability(seen[0].numpy(), 2)
+
+
+@pytest.mark.parametrize(
+    "observation, option, match",
+    [
+        (np.zeros(D - 1), 0, "Expected observations"),
+        (np.zeros((2, 2, D)), 0, "Expected observations"),
+        (np.zeros(D // 8, dtype=np.uint8), 0, "Expected observations"),
+        (np.zeros(D), K, r"option in \[0, 3\]"),
+        (np.zeros(D), -1, r"option in \[0, 3\]"),
+        (np.zeros((2, D)), [0, K], r"options in \[0, 3\]"),
+        (np.zeros((2, D)), [0, 1, 2], "one option for each"),
+        (np.zeros((2, D)), [0.0, 1.0], "one option for each"),
+    ],
+)
+def test_odd_observations_and_options_are_refused(observation, option, match):
+    with pytest.raises(ValueError, match=match):
+        make_skills().predict(observation, option)
+
+
+def test_likelihood_and_segments_equal_enumeration():
+    skills, data = make_skills(), make_data(num_episodes=3, num_steps=3)
+    segmentation = skills.segment(data, "posterior")
+    best = skills.segment(data, "viterbi")
+    total = 0.0
+    for i in range(3):
+        T = int(data.lengths[i])
+        logits = skills.termination(data.states[i, :T]).double()
+        emission = skills.policy(data.states[i : i + 1, :T]).component_log_prob(data.actions[i : i + 1, :T])[0].double()
+        every = enumerate_paths(skills.log_weights.double(), logits, emission)
+        total += float(every.joint.sum().log())
+        assert float(segmentation.log_likelihood[i]) == pytest.approx(float(every.joint.sum().log()), rel=1e-5)
+        for t in range(T):
+            marginal = torch.stack([every.posterior[every.options[:, t] == k].sum() for k in range(K)])
+            assert int(segmentation.options[i, t]) == int(marginal.argmax())
+            switch = every.posterior[every.terminations[:, t] == 1].sum()
+            assert float(segmentation.switches[i, t]) == pytest.approx(float(switch), abs=1e-5)
+        sequences = {}
+        for h, p in zip(every.options.tolist(), every.joint.tolist()):
+            sequences[tuple(h)] = sequences.get(tuple(h), 0.0) + p
+        assert tuple(best.options[i, :T].tolist()) == max(sequences, key=sequences.get)
+        assert (segmentation.options[i, T:] == segmentation.options[i, T - 1]).all()
+    assert skills.log_likelihood(data) == pytest.approx(total / data.num_steps, rel=1e-5)
+    assert segmentation.log_likelihood_per_step == pytest.approx(total / data.num_steps, rel=1e-5)
+
+
+def test_batches_do_not_change_the_answer():
+    skills, data = make_skills(packed=True), make_data(packed=True)
+    whole, parts = skills.segment(data), skills.segment(data, batch_size=2)
+    assert torch.equal(whole.options, parts.options)
+    assert skills.log_likelihood(data, batch_size=3) == pytest.approx(skills.log_likelihood(data), rel=1e-6)
+
+
+def make_segmentation():
+    options = torch.tensor([[0, 0, 1, 1, 0], [2, 2, 2, 2, 2], [1, 0, 0, 0, 0]])
+    switches = torch.tensor([[1.0, 0, 1, 0, 1], [1, 0, 1, 0, 0], [1, 1, 0, 0, 0]])
+    return Segmentation(options, switches, torch.tensor([5, 4, 2]), torch.tensor([-1.0, -2.0, -3.0]), 4)
+
+
+def test_segment_lengths_by_hand():
+    segmentation = make_segmentation()
+    assert segmentation.segments(0) == [(0, 0, 2), (1, 2, 4), (0, 4, 5)]
+    assert segmentation.segments(1) == [(2, 0, 4)] and segmentation.segments(2) == [(1, 0, 1), (0, 1, 2)]
+    assert segmentation.segments(0)[1].length == 2
+    options, lengths = segmentation.segment_lengths()
+    assert options.tolist() == [0, 1, 0, 2, 1, 0] and lengths.tolist() == [2, 2, 1, 4, 1, 1]
+    assert segmentation.mean_length == pytest.approx(11 / 6) and segmentation.mean_duration == pytest.approx(11 / 7)
+    np.testing.assert_allclose(segmentation.usage(), [4 / 11, 3 / 11, 4 / 11, 0])
+    assert "3 episodes, 3 of 4 options" in repr(segmentation)
+
+
+def test_a_summary_counts_what_happened():
+    skills, data = make_skills(), make_data()
+    segmentation = skills.segment(data)
+    summary = skills.summarize(data)
+    psi = torch.sigmoid(skills.termination(data.states))
+    for k in range(K):
+        rates, actions, lengths = [], [], []
+        for i in range(len(data)):
+            h = segmentation.options[i, : data.lengths[i]].tolist()
+            rates += [float(psi[i, t, k]) for t in range(1, len(h)) if h[t - 1] == k]
+            actions += [int(data.actions[i, t]) for t in range(len(h)) if h[t] == k]
+            lengths += [s.length for s in segmentation.segments(i) if s.option == k]
+        assert float(summary.usage[k]) == pytest.approx(len(actions) / data.num_steps)
+        assert float(summary.mean_length[k]) == pytest.approx(np.mean(lengths) if lengths else 0)
+        assert float(summary.termination_rate[k]) == pytest.approx(np.mean(rates) if rates else 0, rel=1e-5)
+        shares = np.bincount(actions, minlength=A) / max(1, len(actions))
+        np.testing.assert_allclose(summary.actions[k], shares, rtol=1e-5)
+
+
+def test_describe_has_a_line_for_each_option():
+    skills, data = make_skills(action_names=["left", "right", "jump"]), make_data()
+    with pytest.raises(ValueError, match="Pass trajectories"):
+        skills.describe()
+    lines = skills.describe(data).splitlines()
+    assert len(lines) == 1 + K and lines[0].split()[:3] == ["option", "usage", "weight"]
+    assert any(name in "".join(lines) for name in ("left", "right", "jump"))
+    assert "mean" in make_skills(discrete=False).describe(make_data(discrete=False))
+
+
+def with_summary(skills, data):
+    return Skills(skills.policy, skills.termination, skills.log_weights, skills.packed, summary=skills.summarize(data))
+
+
+def test_a_permutation_changes_names_and_nothing_else():
+    data = make_data()
+    skills = with_summary(make_skills("deep"), data)
+    order = [2, 0, 3, 1]
+    other = skills.only(order)
+    assert other.log_likelihood(data) == pytest.approx(skills.log_likelihood(data), rel=1e-6)
+    old, new = skills.segment(data).options, other.segment(data).options
+    assert torch.equal(torch.tensor(order)[new], old)
+    assert torch.equal(other.summary.usage, skills.summary.usage[order])
+    seen = data.states[0, 0].numpy()
+    np.testing.assert_allclose(other.action_probabilities(seen, 1), skills.action_probabilities(seen, 0), rtol=1e-6)
+    assert other.termination_probability(seen, 2) == pytest.approx(skills.termination_probability(seen, 3))
+
+
+def test_a_subset_keeps_the_mass_and_leaves_the_original_alone():
+    data = make_data()
+    skills = with_summary(make_skills(leftover=0.2), data)
+    before = skills.log_likelihood(data)
+    few = skills.only([3, 0])
+    assert few.num_options == 2 and skills.num_options == K and skills.log_likelihood(data) == before
+    assert float(few.log_weights.exp().sum()) == pytest.approx(0.8, rel=1e-5)
+    ratio = few.log_weights[0] - few.log_weights[1]
+    assert float(ratio) == pytest.approx(float(skills.log_weights[3] - skills.log_weights[0]), rel=1e-5)
+    for bad in ([], [0, 0], [K]):
+        with pytest.raises(ValueError, match="Expected"):
+            skills.only(bad)
+
+
+def test_used_options_come_first():
+    data = make_data(num_episodes=30)
+    skills = with_summary(make_skills(), data)
+    used = skills.used(0.1)
+    shares = used.summary.usage.tolist()
+    assert shares == sorted(shares, reverse=True) and all(share >= 0.1 for share in shares)
+    assert used.num_options == int((skills.summary.usage >= 0.1).sum())
+    with pytest.raises(ValueError, match="know their usage"):
+        make_skills().used()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("discrete", [True, False])
+@pytest.mark.parametrize("kind", ["linear", "varying", "deep"])
+def test_files_come_back_to_the_bit(kind, discrete, dtype, tmp_path):
+    data = make_data(discrete, packed=True)
+    names = ["a", "b", "ü"] if discrete else None
+    made = make_skills(kind, discrete, packed=True)
+    skills = Skills(
+        made.policy.to(dtype),
+        made.termination.to(dtype),
+        made.log_weights.to(dtype),
+        packed=True,
+        max_duration=7,
+        action_names=names,
+        metadata={"seed": 3, "history": [0.1, None, "é"]},
+    )
+    skills.summary = skills.summarize(data)
+    skills.save(tmp_path / "skills.safetensors")
+    again = Skills.load(tmp_path / "skills.safetensors")
+    for name in ("policy", "termination"):
+        old, new = getattr(skills, name).state_dict(), getattr(again, name).state_dict()
+        assert all(torch.equal(old[key], new[key]) and old[key].dtype == new[key].dtype for key in old)
+        assert set(old) == set(new)
+    assert torch.equal(skills.log_weights, again.log_weights) and again.log_weights.dtype == dtype
+    assert again.metadata == skills.metadata and again.max_duration == 7 and again.packed
+    assert again.action_names == skills.action_names and again.describe() == skills.describe()
+    assert again.log_likelihood(data) == skills.log_likelihood(data)
+    assert [path.name for path in tmp_path.iterdir()] == ["skills.safetensors"]
+
+
+def test_a_network_of_unknown_layers_is_not_saved(tmp_path):
+    with pytest.raises(ValueError, match="known layers"):
+        make_skills("custom").save(tmp_path / "skills.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "skills.safetensors"
+    make_skills("deep").save(path)
+    return path
+
+
+@pytest.mark.parametrize("keep", [0, 4, 50, 600, -1, -100])
+def test_truncated_files_are_refused(saved, keep):
+    saved.write_bytes(saved.read_bytes()[:keep])
+    with pytest.raises(ValueError, match=r"skills\.safetensors: .*Expected"):
+        Skills.load(saved)
+
+
+@pytest.mark.parametrize("place", range(0, 3000, 97))
+def test_a_changed_byte_is_noticed(saved, place):
+    content = bytearray(saved.read_bytes())
+    place = min(place, len(content) - 1)
+    content[place] ^= 0x10
+    saved.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match=r"skills\.safetensors: "):
+        Skills.load(saved)
+
+
+def rewrite(path, header=None, **changes):
+    """The same file with other tensors or another header, and a checksum that fits."""
+    from pyro_options.skills.file import _checksum
+
+    with safe_open(path, framework="pt") as file:
+        meta, tensors = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    for key, value in changes.items():
+        key = key.replace("__", ".")
+        tensors = {k: v for k, v in tensors.items() if k != key} | ({} if value is None else {key: value})
+    meta["config"] = json.dumps(json.loads(meta["config"]) | (header or {}))
+    save_file(tensors, path, meta | {"checksum": _checksum(meta["config"], tensors)})
+
+
+@pytest.mark.parametrize(
+    "change, match",
+    [
+        ({"log_weights": torch.zeros(K + 1)}, "as many policies"),
+        ({"log_weights": torch.full((K,), float("nan"))}, "finite log weights"),
+        ({"policy__weight": torch.zeros(K, A, 5)}, "weight of shape"),
+        ({"policy__weight": torch.zeros(K, A)}, "weights of shape"),
+        ({"policy__bias": None}, "policy.bias"),
+        ({"termination__weight": torch.zeros(K, 2, 6)}, "weight of shape"),
+        ({"extra": torch.zeros(1)}, "no other tensors"),
+        ({"header": {"networks": {"policy": ["conv"], "termination": []}}}, "layer to be one of"),
+        ({"header": {"state_dim": 4}}, "entries in"),
+        ({"header": {"state_dim": "many"}}, "many"),
+        ({"header": {"max_duration": 0}}, "max_duration"),
+    ],
+)
+def test_files_that_do_not_fit_together_are_refused(saved, change, match):
+    rewrite(saved, **change)
+    with pytest.raises(ValueError, match=match):
+        Skills.load(saved)
+
+
+def test_foreign_files_are_refused(tmp_path):
+    path = tmp_path / "other.safetensors"
+    save_file({"weight": torch.zeros(3)}, path)
+    with pytest.raises(ValueError, match=r"Expected the format 'pyro_options\.Skills'"):
+        Skills.load(path)
+    save_file({"weight": torch.zeros(3)}, path, {"format": "pyro_options.Skills", "version": "99"})
+    with pytest.raises(ValueError, match="version 1"):
+        Skills.load(path)
+    torch.save({"a": 1}, path)
+    with pytest.raises(ValueError, match="Skills.save wrote"):
+        Skills.load(path)
+    path.write_bytes(struct.pack("<Q", 2**62) + b"{}")
+    with pytest.raises(ValueError, match="Skills.save wrote"):
+        Skills.load(path)
+    with pytest.raises(FileNotFoundError):
+        Skills.load(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize(
+    "data, match",
+    [
+        (lambda: make_episodes(), "states of 16 numbers"),
+        (lambda: make_data(discrete=False), "discrete actions"),
+        (lambda: Trajectories(states(2, 3), torch.full((2, 3), A)), "3 actions"),
+        (lambda: make_data().without_actions(), "with actions"),
+    ],
+)
+def test_other_data_are_refused(data, match):
+    with pytest.raises(ValueError, match=match):
+        make_skills().log_likelihood(data())
+
+
+def test_parts_that_do_not_fit_are_refused():
+    skills = make_skills()
+    with pytest.raises(ValueError, match="as many policies"):
+        Skills(skills.policy, Termination(D, K + 1), skills.log_weights)
+    with pytest.raises(ValueError, match="one name"):
+        Skills(skills.policy, skills.termination, skills.log_weights, action_names=["a"])
+
+
+def test_skills_keep_a_copy():
+    policy, termination = CategoricalPolicy(D, K, A), Termination(D, K)
+    skills = Skills(policy, termination, torch.full((K,), -2.0))
+    seen = states(1)[0].numpy()
+    before = skills.action_probabilities(seen, 0)
+    with torch.no_grad():
+        policy.heads.weight.fill_(3.0)
+    assert (skills.action_probabilities(seen, 0) == before).all()
+    assert not any(p.requires_grad for p in skills.policy.parameters()) and policy.heads.weight.requires_grad
