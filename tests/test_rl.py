@@ -10,7 +10,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from pyro_options.envs import RoomsEnv, SkillWrapper
+from pyro_options.envs import SkillWrapper, SwitchesEnv
 from pyro_options.rl import (
     SMDPPPO,
     CurveCallback,
@@ -20,13 +20,13 @@ from pyro_options.rl import (
 )
 
 GAMMA, LAMBDA = 0.9, 0.8
-SIZE = RoomsEnv().observation_space.shape[0]
+SIZE = SwitchesEnv().observation_space.shape[0]
 SHORT = dict(n_steps=16, batch_size=16, n_epochs=2, device="cpu", seed=1)
 
 
 def make_env(skills=None, max_steps=25, num_envs=2, gamma=0.99, wrap=lambda env: env, **options):
     def make():
-        return wrap(SkillWrapper(Monitor(RoomsEnv(max_steps=max_steps)), skills, gamma, **options))
+        return wrap(SkillWrapper(Monitor(SwitchesEnv(max_steps=max_steps)), skills, gamma, **options))
 
     return DummyVecEnv([make] * num_envs)
 
@@ -144,7 +144,7 @@ def test_rollouts_equal_brute_force_with_mixed_durations_truncations_and_termina
             return observation, reward + self.np_random.normal(), ended, truncated, info
 
     def make():
-        return SkillWrapper(Monitor(Ending(RoomsEnv(max_steps=25))), goes, GAMMA)
+        return SkillWrapper(Monitor(Ending(SwitchesEnv(max_steps=25))), goes, GAMMA)
 
     trace = Trace()
     model = SMDPPPO(

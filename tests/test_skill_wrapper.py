@@ -13,7 +13,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
-from pyro_options.envs import RoomsEnv, RoomsExpert, SkillWrapper, agent_space, make_atari, ram
+from pyro_options.envs import SkillWrapper, SwitchesEnv, SwitchesExpert, agent_space, make_atari, ram
 
 
 class Line(gym.Env):
@@ -37,7 +37,7 @@ WALKS = ScriptedSkills(act=lambda x, k: 1, stop=lambda x, k: k == 0 and x[0] % 5
 
 
 def linear(num_options=3, seed=0, env=None, **options):
-    size = (RoomsEnv() if env is None else env).observation_space.shape[0]
+    size = (SwitchesEnv() if env is None else env).observation_space.shape[0]
     return LinearSkills(size, num_options, 5, seed, **options)
 
 
@@ -90,7 +90,7 @@ def test_a_cap_stops_a_skill(own, given, expected):
 
 
 def test_no_skills_change_nothing():
-    plain, wrapped = RoomsEnv(), SkillWrapper(RoomsEnv(), None)
+    plain, wrapped = SwitchesEnv(), SkillWrapper(SwitchesEnv(), None)
     assert wrapped.action_space == plain.action_space
     plain.reset(seed=3), wrapped.reset(seed=3)
     for action in np.random.default_rng(0).integers(5, size=50):
@@ -113,7 +113,7 @@ def trace(env, seed, num_steps=200):
 
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_seeds_reproduce(deterministic):
-    env = SkillWrapper(RoomsEnv(), linear(), deterministic=deterministic)
+    env = SkillWrapper(SwitchesEnv(), linear(), deterministic=deterministic)
     assert trace(env, 1) == trace(env, 1)
     assert trace(env, 1) != trace(env, 2)
 
@@ -121,7 +121,7 @@ def test_seeds_reproduce(deterministic):
 def test_termination_is_drawn_with_its_probability():
     skills = linear(1, termination_logit=-2.0)
     skills.stop_weights[:] = 0
-    env = SkillWrapper(RoomsEnv(order=(0, 1, 2, 3), max_steps=10**9), skills)
+    env = SkillWrapper(SwitchesEnv(order=(0, 1, 2, 3), max_steps=10**9), skills)
     env.reset(seed=0)
     durations = [env.step(5)[4]["duration"] for _ in range(2000)]
     psi = 1 / (1 + np.exp(2))
@@ -130,7 +130,7 @@ def test_termination_is_drawn_with_its_probability():
 
 def test_the_checks_of_gymnasium_and_stable_baselines_pass():
     for render in (None, "rgb_array"):
-        env = SkillWrapper(gym.make("pyro_options/Rooms-v0", render_mode=render), linear(), max_duration=10)
+        env = SkillWrapper(gym.make("pyro_options/Switches-v0", render_mode=render), linear(), max_duration=10)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*different from the unwrapped version.*")
             check_env(env)
@@ -138,7 +138,7 @@ def test_the_checks_of_gymnasium_and_stable_baselines_pass():
 
 
 def make_wrapped(seed=0):
-    return SkillWrapper(Monitor(RoomsEnv(max_steps=60)), linear(seed=seed), max_duration=10)
+    return SkillWrapper(Monitor(SwitchesEnv(max_steps=60)), linear(seed=seed), max_duration=10)
 
 
 def drive(venv, actions):
@@ -176,8 +176,8 @@ def test_vector_environments_of_gymnasium(vector):
 
 def test_monitor_inside_reports_the_true_return():
     """The expert's return is 1; outside, Monitor would report less, because rewards inside a skill are discounted."""
-    inner = RoomsEnv()
-    expert = RoomsExpert(inner)
+    inner = SwitchesEnv()
+    expert = SwitchesExpert(inner)
     skills = ScriptedSkills(
         lambda x, k: expert.predict(x)[0], lambda x, k: False, 1, 5, state_dim=inner.observation_space.shape[0]
     )
@@ -203,13 +203,13 @@ def test_evaluate_policy_sees_true_returns():
 
 def test_skills_may_see_something_else():
     seen = []
-    skills = ScriptedSkills(lambda x, k: seen.append(x) or 0, lambda x, k: False, 1, 5, state_dim=69, max_duration=3)
-    env = SkillWrapper(RoomsEnv(), skills, observe=agent_space)
+    skills = ScriptedSkills(lambda x, k: seen.append(x) or 0, lambda x, k: False, 1, 5, state_dim=82, max_duration=3)
+    env = SkillWrapper(SwitchesEnv(), skills, observe=agent_space)
     env.reset(seed=0)
     env.step(5)
-    assert [x.shape for x in seen] == [(69,)] * 3
-    with pytest.raises(ValueError, match=r"states of 69 numbers for the skills but got 73\. Pass observe="):
-        SkillWrapper(RoomsEnv(), skills).reset(seed=0)
+    assert [x.shape for x in seen] == [(82,)] * 3
+    with pytest.raises(ValueError, match=r"states of 82 numbers for the skills but got 86\. Pass observe="):
+        SkillWrapper(SwitchesEnv(), skills).reset(seed=0)
 
 
 def test_skills_read_ram_while_the_agent_reads_pixels():
@@ -229,15 +229,15 @@ def test_skills_read_ram_while_the_agent_reads_pixels():
 
 
 def test_frames_only_if_asked():
-    env = SkillWrapper(RoomsEnv(render_mode="rgb_array"), linear(), max_duration=4, record_frames=True)
+    env = SkillWrapper(SwitchesEnv(render_mode="rgb_array"), linear(), max_duration=4, record_frames=True)
     env.reset(seed=0)
     info = env.step(6)[4]
     assert len(info["frames"]) == info["duration"] and info["frames"][0].ndim == 3
-    quiet = SkillWrapper(RoomsEnv(render_mode="rgb_array"), linear())
+    quiet = SkillWrapper(SwitchesEnv(render_mode="rgb_array"), linear())
     quiet.reset(seed=0)
     assert "frames" not in quiet.step(6)[4]
     with pytest.raises(ValueError, match="render_mode to record frames"):
-        SkillWrapper(RoomsEnv(), linear(), record_frames=True)
+        SkillWrapper(SwitchesEnv(), linear(), record_frames=True)
 
 
 def test_actions_that_do_not_start_at_zero():
@@ -283,11 +283,11 @@ def test_skills_alone_act_in_any_space():
 )
 def test_bad_input_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        SkillWrapper(RoomsEnv(), **{"skills": linear(), **options})
+        SkillWrapper(SwitchesEnv(), **{"skills": linear(), **options})
 
 
 def test_an_unknown_action_is_refused():
-    env = SkillWrapper(RoomsEnv(), linear(3))
+    env = SkillWrapper(SwitchesEnv(), linear(3))
     env.reset(seed=0)
     with pytest.raises(ValueError, match=r"an action in \[0, 7\] but got 8"):
         env.step(8)

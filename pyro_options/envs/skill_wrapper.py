@@ -55,7 +55,7 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
 
     Example::
 
-        env = SkillWrapper(Monitor(gym.make("pyro_options/Rooms-v0")), skills, max_duration=20)
+        env = SkillWrapper(Monitor(gym.make("pyro_options/Switches-v0")), skills, max_duration=20)
 
     :param skills: a :class:`SkillSet`; ``None`` for none, so that every arm of a study runs the same code
     :param gamma: discount inside a skill; use that of the learner

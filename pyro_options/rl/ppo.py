@@ -33,7 +33,7 @@ class SMDPPPO(PPO):
 
     Example::
 
-        env = make_vec_env(lambda: SkillWrapper(Monitor(gym.make("pyro_options/Rooms-v0")), skills), n_envs=8)
+        env = make_vec_env(lambda: SkillWrapper(Monitor(gym.make("pyro_options/Switches-v0")), skills), n_envs=8)
         SMDPPPO("MlpPolicy", env).learn(100_000)
     """
 

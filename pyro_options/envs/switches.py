@@ -1,4 +1,4 @@
-"""Four rooms with a switch in each: a task made of parts that return in other tasks."""
+"""A hall with four switches: a task made of parts that return in other tasks."""
 
 from collections import deque
 
@@ -14,15 +14,15 @@ _MOVES = {UP: (-1, 0), RIGHT: (0, 1), DOWN: (1, 0), LEFT: (0, -1)}
 #: walls are #, switches are numbered
 _MAP = (
     "###########",
-    "#    #    #",
-    "# 0    1  #",
-    "#    #    #",
-    "#    #    #",
-    "## ##### ##",
-    "#    #    #",
-    "#    #    #",
-    "#  3    2 #",
-    "#    #    #",
+    "#         #",
+    "# 0     1 #",
+    "#         #",
+    "#         #",
+    "#         #",
+    "#         #",
+    "#         #",
+    "# 3     2 #",
+    "#         #",
     "###########",
 )
 
@@ -53,11 +53,11 @@ def _distances(goal: tuple[int, int]) -> dict[tuple[int, int], int]:
 _STEPS_TO_SWITCH = [_distances(place) for place in _SWITCHES]
 
 
-class RoomsEnv(gym.Env):
-    """Press the switches of four rooms in the right order, which nobody tells you.
+class SwitchesEnv(gym.Env):
+    """Press four switches in the right order, which nobody tells you.
 
-    The way to a switch takes up to NN moves through doors one cell wide, so an agent that moves at random seldom
-    presses two in order; one that can go to a switch as a single decision tries orders instead of moves.
+    An agent that moves at random seldom finds two switches in order; one that can go to a switch and press it as a
+    single decision tries orders instead of moves.
 
     ## Action Space
     ``Discrete(5)``: up, right, down, left, press.
@@ -153,15 +153,15 @@ def _picture(place: tuple[int, int], on: list[int], size: int = 16) -> np.ndarra
     return image
 
 
-class RoomsExpert:
+class SwitchesExpert:
     """Takes a shortest way to each switch in turn. It knows the order, which an observation does not show.
 
     :param env: the environment that it plays, for the order
     """
 
     def __init__(self, env: gym.Env):
-        check(isinstance(env.unwrapped, RoomsEnv), "the Rooms environment", env)
-        self.env: RoomsEnv = env.unwrapped  # type: ignore[assignment]
+        check(isinstance(env.unwrapped, SwitchesEnv), "the Switches environment", env)
+        self.env: SwitchesEnv = env.unwrapped  # type: ignore[assignment]
 
     def predict(self, observation, state=None, episode_start=None, deterministic=True):
         """The interface of a Stable-Baselines3 policy."""
@@ -177,7 +177,7 @@ def agent_space(env: gym.Env, observation: np.ndarray) -> np.ndarray:
     return observation[:-4]
 
 
-def rooms_demonstrations(num_episodes: int = 400, seed: int = 0, epsilon: float = 0.0) -> Trajectories:
+def switches_demonstrations(num_episodes: int = 400, seed: int = 0, epsilon: float = 0.0) -> Trajectories:
     """Episodes of the expert that press two random switches, which the data do not name, from a random place."""
-    env = RoomsEnv(order=2)
-    return collect(env, RoomsExpert(env), num_episodes, seed=seed, epsilon=epsilon, observe=agent_space)
+    env = SwitchesEnv(order=2)
+    return collect(env, SwitchesExpert(env), num_episodes, seed=seed, epsilon=epsilon, observe=agent_space)
