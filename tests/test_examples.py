@@ -23,6 +23,11 @@ TINY = {
         "--processes",
         "1",
     ],
+    "switches_ppo.py": ["--seeds", "0", "--max-frames", "1500", "--num-episodes", "40", "--epochs", "2"],
+    "atari_ppo.py": [
+        *("--seeds", "0", "--arms", "none", "ddo@2", "--game", "Freeway", "--num-episodes", "3"),
+        *("--episode-steps", "30", "--epochs", "1", "--checkpoint-every", "1024", "--no-progress"),
+    ],
 }
 
 
@@ -68,6 +73,41 @@ def test_message_sweep(tmp_path):
     assert len(raw["runs"]) == 2 and raw["versions"]["torch"]
     assert "| exact | 2 |" in (tmp_path / "message_sweep.md").read_text()
     assert (tmp_path / "message_sweep.png").exists()
+
+
+def test_switches_ppo(tmp_path):
+    done = run("switches_ppo.py", *TINY["switches_ppo.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    runs = json.loads((tmp_path / "results.json").read_text())["runs"]
+    assert [one["arm"] for one in runs] == ["none", "options-exact"]
+    assert runs[0]["frames"] == runs[0]["steps"] and runs[1]["frames"] > runs[1]["steps"]
+    assert (tmp_path / "switches_ppo.png").stat().st_size > 10_000
+    assert (tmp_path / "skills.gif").read_bytes()[:6] == b"GIF89a"
+
+
+def test_atari_ppo_goes_on_where_it_was_left(tmp_path):
+    arguments = [*TINY["atari_ppo.py"], "--out", str(tmp_path)]
+    done = run("atari_ppo.py", *arguments, "--total-steps", "2048")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "Freeway_ram_ddo@2_seed0"
+    whole = json.loads((folder / "result.json").read_text())
+    assert [row["steps"] for row in whole["curve"]] == [1024, 2048] and 1 <= whole["num_options"] <= 2
+    assert whole["curve"][-1]["frames"] > 4 * 2048  # skills last
+    assert "| none | 0 |" in (tmp_path / "atari_ppo.md").read_text() and (tmp_path / "atari_ppo.png").exists()
+
+    (folder / "result.json").unlink()
+    again = run("atari_ppo.py", *arguments, "--total-steps", "3072")
+    assert again.returncode != 0 and "the settings of" in again.stderr  # the other arm's result is for 2048
+    (tmp_path / "Freeway_ram_none_seed0" / "result.json").unlink()
+    again = run("atari_ppo.py", *arguments, "--total-steps", "3072")
+    assert again.returncode == 0, again.stderr
+    longer = json.loads((folder / "result.json").read_text())["curve"]
+    assert longer[:2] == whole["curve"] and [row["steps"] for row in longer] == [1024, 2048, 3072]
+
+
+def test_atari_ppo_refuses_an_unknown_arm():
+    done = run("atari_ppo.py", "--arms", "none", "magic@3")
+    assert done.returncode != 0 and "magic@3" in done.stdout + done.stderr
 
 
 @pytest.mark.slow

@@ -203,12 +203,12 @@ def test_evaluate_policy_sees_true_returns():
 
 def test_skills_may_see_something_else():
     seen = []
-    skills = ScriptedSkills(lambda x, k: seen.append(x) or 0, lambda x, k: False, 1, 5, state_dim=82, max_duration=3)
+    skills = ScriptedSkills(lambda x, k: seen.append(x) or 0, lambda x, k: False, 1, 5, state_dim=50, max_duration=3)
     env = SkillWrapper(SwitchesEnv(), skills, observe=agent_space)
     env.reset(seed=0)
     env.step(5)
-    assert [x.shape for x in seen] == [(82,)] * 3
-    with pytest.raises(ValueError, match=r"states of 82 numbers for the skills but got 86\. Pass observe="):
+    assert [x.shape for x in seen] == [(50,)] * 3
+    with pytest.raises(ValueError, match=r"states of 50 numbers for the skills but got 54\. Pass observe="):
         SkillWrapper(SwitchesEnv(), skills).reset(seed=0)
 
 

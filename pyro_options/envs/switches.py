@@ -13,17 +13,15 @@ _MOVES = {UP: (-1, 0), RIGHT: (0, 1), DOWN: (1, 0), LEFT: (0, -1)}
 
 #: walls are #, switches are numbered
 _MAP = (
-    "###########",
-    "#         #",
-    "# 0     1 #",
-    "#         #",
-    "#         #",
-    "#         #",
-    "#         #",
-    "#         #",
-    "# 3     2 #",
-    "#         #",
-    "###########",
+    "#########",
+    "#       #",
+    "# 0   1 #",
+    "#       #",
+    "#       #",
+    "#       #",
+    "# 3   2 #",
+    "#       #",
+    "#########",
 )
 
 _FREE = [(i, j) for i, row in enumerate(_MAP) for j, char in enumerate(row) if char != "#"]
@@ -82,7 +80,7 @@ class SwitchesEnv(gym.Env):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 8}
 
     def __init__(
-        self, order: tuple[int, ...] | int = (2, 0, 3, 1), max_steps: int = 200, render_mode: str | None = None
+        self, order: tuple[int, ...] | int = (2, 0, 3, 1), max_steps: int = 100, render_mode: str | None = None
     ):
         check(render_mode in (None, "rgb_array"), 'render_mode None or "rgb_array"', repr(render_mode))
         check(max_steps >= 1, "max_steps >= 1", max_steps)
@@ -139,17 +137,17 @@ class SwitchesEnv(gym.Env):
 
 
 def _picture(place: tuple[int, int], on: list[int], size: int = 16) -> np.ndarray:
-    """Walls dark, switches grey and yellow when on, the agent blue."""
+    """Walls dark grey, switches light grey and yellow when on, the agent black."""
     colors = np.full((len(_MAP), len(_MAP[0]), 3), 245, np.uint8)
     for i, row in enumerate(_MAP):
         for j, char in enumerate(row):
             if char == "#":
-                colors[i, j] = (60, 60, 70)
+                colors[i, j] = (130, 130, 140)
     for k, (i, j) in enumerate(_SWITCHES):
-        colors[i, j] = (240, 200, 40) if k in on else (170, 170, 170)
+        colors[i, j] = (240, 200, 40) if k in on else (205, 205, 210)
     image = colors.repeat(size, 0).repeat(size, 1)
     top, left, margin = place[0] * size, place[1] * size, size // 5
-    image[top + margin : top + size - margin, left + margin : left + size - margin] = (0, 114, 178)
+    image[top + margin : top + size - margin, left + margin : left + size - margin] = (20, 20, 20)
     return image
 
 
