@@ -228,9 +228,8 @@ def table(runs: list[dict], arms: tuple[str, ...]) -> str:
             seen = [row["return"] for row in run["curve"] if row["frames"] <= frames and "return" in row]
             fair.append(seen[-1] if seen else None)
         cells = [_interval([run["final_return"] for run in mine]), _interval(fair)]
-        lines.append(
-            f"| {arm} | {' to '.join(str(k) for k in sorted({counts[0], counts[-1]}))} | {' | '.join(cells)} |"
-        )
+        options = " to ".join(str(k) for k in sorted({counts[0], counts[-1]}))
+        lines.append(f"| {arm} | {options} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -40,7 +40,7 @@ class Args:
     """none, or a method of pyro_options.methods"""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     """of demonstrations, discovery and learning"""
-    max_frames: int = 400_000
+    max_frames: int = 150_000
     """give up after so many frames"""
     stop_at: float = 0.9
     """stop learning at this share of successes"""
@@ -50,13 +50,15 @@ class Args:
     """of discovery"""
     initial_options: int = 8
     """discovery starts with so many, may add more, and those that it does not use are dropped"""
-    max_duration: int = 25
+    max_duration: int = 20
     """steps after which a skill is stopped"""
     gamma: float = 0.99
     num_envs: int = 8
     n_steps: int = 128
     """decisions of each environment between updates"""
-    ent_coef: float = 0.01
+    ent_coef: float = 0.03
+    learning_rate: float = 1e-3
+    """of PPO"""
     out: Path = Path("out/switches_ppo")
 
 
@@ -108,6 +110,7 @@ def learn(skills: Skills | None, args: Args, seed: int) -> list[dict]:
         n_epochs=4,
         gamma=args.gamma,
         ent_coef=args.ent_coef,
+        learning_rate=args.learning_rate,
         seed=seed,
         device="cpu",
     )

@@ -63,7 +63,7 @@ def test_walls_and_the_time_limit():
 
 def test_orders_are_drawn_and_demonstrations_do_not_tell_them():
     env = SwitchesEnv(order=2)
-    orders = {env.reset(seed=seed) and env.order for seed in range(60)}
+    orders = {env.reset(seed=seed) and env.order for seed in range(200)}
     assert len(orders) == 12
     data = switches_demonstrations(10, seed=1)
     assert data.state_dim == env.observation_space.shape[0] - 4 and data.num_actions == 5

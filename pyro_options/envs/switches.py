@@ -80,7 +80,7 @@ class SwitchesEnv(gym.Env):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 8}
 
     def __init__(
-        self, order: tuple[int, ...] | int = (2, 0, 3, 1), max_steps: int = 100, render_mode: str | None = None
+        self, order: tuple[int, ...] | int = (0, 1, 2, 3), max_steps: int = 100, render_mode: str | None = None
     ):
         check(render_mode in (None, "rgb_array"), 'render_mode None or "rgb_array"', repr(render_mode))
         check(max_steps >= 1, "max_steps >= 1", max_steps)
@@ -113,7 +113,9 @@ class SwitchesEnv(gym.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.order = tuple(self.np_random.permutation(4)[: len(self._task)]) if self._draw_order else self._task
+        self.order = (
+            tuple(self.np_random.permutation(4)[: len(self._task)].tolist()) if self._draw_order else self._task
+        )
         self.place = _FREE[self.np_random.integers(len(_FREE))]
         self.on, self._num_steps, self._click = [], 0, False
         return self._observation(), {"is_success": False}
