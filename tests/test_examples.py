@@ -134,7 +134,7 @@ def test_atari_ppo_learns_from_pixels_while_skills_read_ram(atari_ppo, tmp_path,
 
 def test_atari_ppo_refuses_an_unknown_arm(atari_ppo):
     with pytest.raises(ValueError, match="magic@3"):
-        parsed(atari_ppo, "--arms", "none", "magic@3")
+        atari_ppo.Args(arms=("none", "magic@3"))
 
 
 @pytest.mark.slow
