@@ -133,7 +133,8 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
 
     def step(self, action):
         """One action of the environment, or a whole skill."""
-        check(self.action_space.contains(action), f"an action in [0, {self.action_space.n - 1}]", action)
+        highest = self.num_primitives + self.num_options - 1
+        check(self.action_space.contains(action), f"an action in [0, {highest}]", action)
         option = int(action) - self.num_primitives
         frames: list[Any] = []
         if option < 0:

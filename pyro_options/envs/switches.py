@@ -89,7 +89,8 @@ class SwitchesEnv(gym.Env):
         self.max_steps, self.render_mode = max_steps, render_mode
         self.action_space = gym.spaces.Discrete(5)
         self.observation_space = gym.spaces.Box(0.0, 1.0, (len(_FREE) + 5,), np.float32)
-        self.place, self.order, self._num_steps, self._click = _FREE[0], (0, 1, 2, 3), 0, False
+        self.place, self._num_steps, self._click = _FREE[0], 0, False
+        self.order: tuple[int, ...] = self._task
         self.on: list[int] = []
 
     @staticmethod
