@@ -40,7 +40,7 @@ class Args:
     """none, or a method of pyro_options.methods"""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     """of demonstrations, discovery and learning"""
-    max_frames: int = 150_000
+    max_frames: int = 200_000
     """give up after so many frames"""
     stop_at: float = 0.9
     """stop learning at this share of successes"""
@@ -56,7 +56,8 @@ class Args:
     num_envs: int = 8
     n_steps: int = 128
     """decisions of each environment between updates"""
-    ent_coef: float = 0.03
+    ent_coef: float = 0.1
+    """with less, plain actions get stuck at the first switch"""
     learning_rate: float = 1e-3
     """of PPO"""
     out: Path = Path("out/switches_ppo")
