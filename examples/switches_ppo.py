@@ -181,7 +181,7 @@ def figure(runs: list[dict], path: Path) -> None:
             ax.axhline(0.9, color="0.5", linestyle="--", linewidth=1)
             ax.set(xlabel=label, xscale="log", ylim=(-0.02, 1.02))
         axes[0].set(ylabel="success, last 100 episodes")
-        axes[0].legend(loc="upper left")
+        fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
         fig.suptitle("Four switches in an unknown order")
         fig.savefig(path)
         plotting.plt.close(fig)
