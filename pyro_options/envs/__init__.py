@@ -1,4 +1,4 @@
-"""Environments. Importing this module registers ``pyro_options/Message-v0`` with gymnasium."""
+"""Environments. Importing this module registers ``pyro_options/Message-v0`` and ``Switches-v0`` with gymnasium."""
 
 import gymnasium as gym
 
@@ -6,18 +6,27 @@ from .atari import atari_demonstrations, expert_rollouts, make_atari, ram
 from .experts import EXPERTS
 from .message import MessageEnv, MessageExpert, message_demonstrations
 from .replay import replay_frames
+from .skill_wrapper import SkillSet, SkillWrapper
+from .switches import SwitchesEnv, SwitchesExpert, agent_space, switches_demonstrations
 
-if "pyro_options/Message-v0" not in gym.registry:
-    gym.register("pyro_options/Message-v0", entry_point="pyro_options.envs.message:MessageEnv")
+for _name, _class in (("Message", "message:MessageEnv"), ("Switches", "switches:SwitchesEnv")):
+    if f"pyro_options/{_name}-v0" not in gym.registry:
+        gym.register(f"pyro_options/{_name}-v0", entry_point=f"pyro_options.envs.{_class}")
 
 __all__ = [
     "EXPERTS",
     "MessageEnv",
     "MessageExpert",
+    "SkillSet",
+    "SkillWrapper",
+    "SwitchesEnv",
+    "SwitchesExpert",
+    "agent_space",
     "atari_demonstrations",
     "expert_rollouts",
     "make_atari",
     "message_demonstrations",
     "ram",
     "replay_frames",
+    "switches_demonstrations",
 ]

@@ -1,0 +1,100 @@
+"""What skills cost: steps of the environment per second, with them and without, through PPO. Run it with::
+
+    python benchmarks/skill_env.py
+    python benchmarks/skill_env.py --game Pong --rounds 5
+
+Both arms learn from Atari's RAM with the same settings and take turns in one process. Without skills each decision is
+a step; with them a decision that starts a skill lasts until the skill ends, and every step of it is counted. The ratio
+should be at least 0.8.
+"""
+
+import json
+import platform
+import sys
+import time
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+import tyro
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from pyro_options.envs import SkillWrapper, atari_demonstrations, make_atari, ram
+from pyro_options.methods import build
+from pyro_options.rl import SMDPPPO
+from pyro_options.skills import Skills
+
+
+@dataclass(frozen=True)
+class Args:
+    """Measure what skills cost."""
+
+    game: str = "Breakout"
+    num_options: int = 8
+    """linear options on the bits of the RAM that vary, untrained: what they choose does not change what they cost"""
+    max_duration: int = 15
+    num_envs: int = 8
+    n_steps: int = 64
+    """decisions of each environment in a turn"""
+    rounds: int = 3
+    seed: int = 0
+    out: Path = Path("benchmarks/results/skill_env.json")
+
+
+def make_skills(args: Args) -> Skills:
+    data = atari_demonstrations(args.game, 2, max_steps=100, seed=args.seed)
+    torch.manual_seed(args.seed)
+    method = build("options-exact", data, num_options=args.num_options, hidden=(), skip_constant=True)
+    weights = method.guide.weights.mean_log_weights()
+    method.model.termination.initial_logit = -2.0  # about as long as learned ones
+    return Skills(method.model.policy, method.model.termination, weights, data.packed)
+
+
+def make_learner(args: Args, skills: Skills | None) -> SMDPPPO:
+    def make():
+        return SkillWrapper(Monitor(make_atari(args.game)), skills, max_duration=args.max_duration, observe=ram)
+
+    env = DummyVecEnv([make] * args.num_envs)
+    return SMDPPPO("MlpPolicy", env, n_steps=args.n_steps, batch_size=256, n_epochs=4, seed=args.seed, device="cpu")
+
+
+def turn(learner: SMDPPPO) -> float:
+    """Steps of the environment per second of one update."""
+    before, start = learner.num_primitive_steps, time.process_time()
+    learner.learn(learner.num_timesteps + 1, reset_num_timesteps=False)
+    return (learner.num_primitive_steps - before) / (time.process_time() - start)
+
+
+def main(args: Args) -> dict:
+    torch.set_num_threads(1)
+    learners = {"plain": make_learner(args, None), "skills": make_learner(args, make_skills(args))}
+    for learner in learners.values():
+        turn(learner)
+    rates = {name: [] for name in learners}
+    for _ in range(args.rounds):
+        for name, learner in learners.items():
+            rates[name].append(turn(learner))
+    best = {name: max(values) for name, values in rates.items()}
+    duration = learners["skills"].num_primitive_steps / learners["skills"].num_timesteps
+    result = {"steps_per_second": best, "ratio": best["skills"] / best["plain"], "mean_duration": duration}
+    print(
+        f"{args.game}: skills / plain = {result['ratio']:.2f} in steps of the environment per second "
+        f"(bar 0.80; a decision lasts {duration:.1f} steps)"
+    )
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    record = {
+        "command": " ".join(["python", *sys.argv]),
+        "args": asdict(args) | {"out": str(args.out)},
+        "versions": {name: version(name) for name in ("ale-py", "gymnasium", "numpy", "stable-baselines3", "torch")},
+        "python": platform.python_version(),
+        "rates": rates,
+        **result,
+    }
+    args.out.write_text(json.dumps(record, indent=2) + "\n")
+    return result
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))

@@ -1,0 +1,242 @@
+"""Watch, discover, act: skills from demonstrations make a task with sparse rewards easy.
+
+In a hall with four switches an expert presses two of them, other ones each time; nobody says which. From 400 such
+episodes options are discovered, without being told that there are four things to do. Then PPO must press all four in an
+order that it has to find out, once with the plain actions and once with the skills added. Run it with::
+
+    python examples/switches_ppo.py
+    python examples/switches_ppo.py --seeds 0 --arms options-exact       # a minute
+
+It prints a table and writes ``results.json``, ``config.json``, ``switches_ppo.png`` and, with skills, ``skills.gif`` to
+``--out``. Runs that are in ``results.json`` with the same settings are not repeated. Success is measured over the last
+100 training episodes; frames count every step of the environment, inside skills too.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import tyro
+from PIL import Image
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from pyro_options import plotting
+from pyro_options.envs import SkillWrapper, SwitchesEnv, agent_space, switches_demonstrations
+from pyro_options.infer import TrainConfig, Trainer, set_seed
+from pyro_options.methods import build
+from pyro_options.rl import SMDPPPO, CurveCallback, curve_band
+from pyro_options.skills import Skills
+
+
+@dataclass(frozen=True)
+class Args:
+    """PPO with and without discovered skills."""
+
+    arms: tuple[str, ...] = ("none", "options-exact")
+    """none, or a method of pyro_options.methods"""
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    """of demonstrations, discovery and learning"""
+    max_frames: int = 200_000
+    """give up after so many frames"""
+    stop_at: float = 0.9
+    """stop learning at this share of successes"""
+    num_episodes: int = 400
+    """demonstrations"""
+    epochs: int = 40
+    """of discovery"""
+    initial_options: int = 8
+    """discovery starts with so many, may add more, and those that it does not use are dropped"""
+    max_duration: int = 20
+    """steps after which a skill is stopped"""
+    gamma: float = 0.99
+    num_envs: int = 8
+    n_steps: int = 128
+    """decisions of each environment between updates"""
+    ent_coef: float = 0.1
+    """with less, plain actions get stuck at the first switch"""
+    learning_rate: float = 1e-3
+    """of PPO"""
+    out: Path = Path("out/switches_ppo")
+
+
+class Progress(CurveCallback):
+    """A learning curve that knows when to stop."""
+
+    def __init__(self, args: Args):
+        super().__init__()
+        self.args = args
+
+    def _on_step(self) -> bool:
+        recent = self.model.ep_success_buffer
+        solved = len(recent) >= 100 and np.mean(recent) >= self.args.stop_at
+        if solved or self.model.num_frames >= self.args.max_frames:
+            self._on_rollout_end()
+            return False
+        return True
+
+
+def discover(arm: str, args: Args, seed: int) -> tuple[Skills, dict]:
+    """The options that explain the demonstrations, and how well they do."""
+    data = switches_demonstrations(args.num_episodes, seed)
+    set_seed(seed)
+    method = build(arm, data, hidden=(), initial_options=args.initial_options)
+    method.model.termination.initial_logit = -3.0  # options last, unless the data say otherwise
+    config = TrainConfig(args.epochs, batch_size=32, learning_rate=0.05, seed=seed, device="cpu", progress=False)
+    Trainer(method.model, method.guide, data, config, method.growth).run()
+    skills = Skills(method.model.policy, method.model.termination, method.guide.weights.mean_log_weights())
+    summary = skills.summarize(data)
+    skills = Skills(skills.policy, skills.termination, skills.log_weights, summary=summary).used()
+    found = {"num_options": skills.num_options, "log_likelihood": skills.log_likelihood(data)}
+    return skills, found | {"demonstration_frames": data.num_steps}
+
+
+def learn(skills: Skills | None, args: Args, seed: int) -> list[dict]:
+    """PPO until it succeeds or the frames are used up; returns its learning curve."""
+
+    def make():
+        return SkillWrapper(
+            Monitor(SwitchesEnv()), skills, args.gamma, max_duration=args.max_duration, observe=agent_space
+        )
+
+    env = DummyVecEnv([make] * args.num_envs)
+    learner = SMDPPPO(
+        "MlpPolicy",
+        env,
+        n_steps=args.n_steps,
+        batch_size=256,
+        n_epochs=4,
+        gamma=args.gamma,
+        ent_coef=args.ent_coef,
+        learning_rate=args.learning_rate,
+        seed=seed,
+        device="cpu",
+    )
+    progress = Progress(args)
+    learner.learn(args.max_frames, progress)  # a decision takes at least a frame, so this cannot be too few
+    return progress.rows
+
+
+def run(arm: str, args: Args, seed: int) -> dict:
+    """One arm with one seed."""
+    skills, found = (None, {}) if arm == "none" else discover(arm, args, seed)
+    curve = learn(skills, args, seed)
+    solved = len(curve) > 0 and curve[-1].get("success", 0.0) >= args.stop_at
+    if skills is not None:
+        film(skills, args, args.out / "skills.gif")
+    return {"arm": arm, "seed": seed, "solved": solved, **curve[-1], **found, "curve": curve}
+
+
+def film(skills: Skills, args: Args, path: Path) -> None:
+    """Each skill from three random places, side by side; a frame in the skill's colour while it runs."""
+    rows = []
+    for k in range(skills.num_options):
+        env = SkillWrapper(
+            SwitchesEnv(render_mode="rgb_array"),
+            skills,
+            args.gamma,
+            max_duration=args.max_duration,
+            observe=agent_space,
+            record_frames=True,
+        )
+        clips = []
+        for start in range(3):
+            env.reset(seed=start)
+            first = env.render()
+            clips.append([first, *env.step(5 + k)[4]["frames"]])
+        rows.append(clips)
+    length = 4 + max(len(clip) for clips in rows for clip in clips)
+    images = [Image.fromarray(_sheet(rows, t)) for t in range(length)]
+    images[0].save(path, save_all=True, append_images=images[1:], duration=160, loop=0)
+
+
+def _sheet(rows: Sequence[Sequence[Sequence[np.ndarray]]], t: int) -> np.ndarray:
+    """What all clips show at time t; those that are over keep their last picture, without a frame."""
+    columns = []
+    for k, clips in enumerate(rows):
+        color = [int(plotting.option_color(k)[i : i + 2], 16) for i in (1, 3, 5)]
+        cells = []
+        for clip in clips:
+            picture = clip[min(t, len(clip) - 1)]
+            edge = color if t < len(clip) else [255, 255, 255]
+            cell = np.full((picture.shape[0] + 12, picture.shape[1] + 12, 3), edge, np.uint8)
+            cell[6:-6, 6:-6] = picture
+            cells.append(cell)
+        columns.append(np.concatenate(cells, 0))
+    return np.concatenate(columns, 1)
+
+
+def figure(runs: list[dict], path: Path) -> None:
+    """Success against decisions and against frames: every run, and their interquartile mean."""
+    with plotting.style():
+        fig, axes = plotting.plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
+        for ax, axis, label in zip(axes, ("steps", "frames"), ("decisions", "frames of the environment")):
+            for number, arm in enumerate(dict.fromkeys(run["arm"] for run in runs)):
+                color = plotting.PALETTE[number]
+                name = "plain actions" if arm == "none" else f"with skills ({arm})"
+                _draw(ax, [run["curve"] for run in runs if run["arm"] == arm], axis, color, name)
+            ax.axhline(0.9, color="0.5", linestyle="--", linewidth=1)
+            ax.set(xlabel=label, xscale="log", ylim=(-0.02, 1.02))
+        axes[0].set(ylabel="success, last 100 episodes")
+        fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        fig.suptitle("Four switches in an unknown order")
+        fig.savefig(path)
+        plotting.plt.close(fig)
+
+
+def _draw(ax, curves: list[list[dict]], axis: str, color: str, name: str) -> None:
+    points = [[(row[axis], row["success"]) for row in curve if "success" in row] for curve in curves]
+    points = [np.array(one) for one in points if one]
+    for one in points:
+        ax.plot(*one.T, color=color, alpha=0.35, linewidth=1)
+        ax.plot(*one[-1], "o", color=color, markersize=4)
+    if points:
+        # A run that stopped has succeeded: it counts with its last value until the last run ends.
+        end = max(one[-1, 0] for one in points)
+        held = [np.vstack([one, [end, one[-1, 1]]]) for one in points]
+        band = curve_band([one[:, 0] for one in held], [one[:, 1] for one in held], num_resamples=500)
+        ax.plot(band.x, band.center, color=color, linewidth=2.5, label=name)
+        ax.fill_between(band.x, band.low, band.high, color=color, alpha=0.15, linewidth=0)
+
+
+def table(runs: list[dict], max_frames: int) -> str:
+    """Frames to success by seed, and their ratio to plain actions."""
+    plain = {run["seed"]: run for run in runs if run["arm"] == "none"}
+    lines = ["| arm | seed | options | decisions | frames | of plain |", "|---|---|---|---|---|---|"]
+    for run in runs:
+        ratio = ""
+        if run["arm"] != "none" and run["solved"] and run["seed"] in plain:
+            other = plain[run["seed"]]
+            ratio = f"{'' if other['solved'] else '< '}{run['frames'] / other['frames']:.3f}"
+        frames = f"{run['frames']:,}" if run["solved"] else f"> {max_frames:,} ({run.get('success', 0):.0%})"
+        lines.append(
+            f"| {run['arm']} | {run['seed']} | {run.get('num_options', '')} | {run['steps']:,} | {frames} | {ratio} |"
+        )
+    return "\n".join(lines)
+
+
+def main(args: Args) -> list[dict]:
+    torch.set_num_threads(1)
+    args.out.mkdir(parents=True, exist_ok=True)
+    config = json.loads(json.dumps(asdict(args) | {"out": str(args.out)}))
+    same = {key: value for key, value in config.items() if key not in ("arms", "seeds", "out")}
+    path = args.out / "results.json"
+    saved = json.loads(path.read_text()) if path.exists() else {"settings": same, "runs": []}
+    runs = saved["runs"] if saved["settings"] == same else []
+    done = {(run["arm"], run["seed"]) for run in runs}
+    for arm, seed in [(arm, seed) for seed in args.seeds for arm in args.arms if (arm, seed) not in done]:
+        runs.append(run(arm, args, seed))
+        print(table(runs[-1:], args.max_frames).splitlines()[-1], flush=True)
+        path.write_text(json.dumps({"settings": same, "runs": runs}, indent=1) + "\n")
+    (args.out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    figure(runs, args.out / "switches_ppo.png")
+    print(table(sorted(runs, key=lambda one: (args.arms.index(one["arm"]), one["seed"])), args.max_frames))
+    print(f"\nwrote {path} and {args.out / 'switches_ppo.png'}")
+    return runs
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))

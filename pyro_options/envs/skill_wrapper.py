@@ -1,0 +1,179 @@
+"""Skills as actions of an environment."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
+
+from pyro_options.errors import check
+
+
+@runtime_checkable
+class SkillSet(Protocol):
+    """What the wrapper asks of skills. Random numbers come from ``rng``, a numpy generator."""
+
+    num_options: int
+    num_actions: int | None  # None if continuous
+    discrete: bool
+    state_dim: int
+    max_duration: int | None
+
+    def predict(self, observation, option: int, deterministic: bool = True, rng=None) -> Any:
+        """The action of an option in a state ``(state_dim,)``: an integer if discrete."""
+
+    def terminates(self, observation, option: int, rng=None) -> bool:
+        """Whether an option stops on arriving in a state, drawn from its termination probability."""
+
+
+def flat_observation(env: gym.Env, observation: Any) -> np.ndarray:
+    """The agent's own observation as demonstrations record it: flattened, in floating point."""
+    flat = np.asarray(spaces.flatten(env.observation_space, observation))
+    return flat if np.issubdtype(flat.dtype, np.floating) else flat.astype(np.float32)
+
+
+class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
+    r"""Adds K skills to the n actions of an environment: ``Discrete(n + K)``.
+
+    Action ``a < n`` is the environment's own. Action ``n + k`` starts skill k, which acts at least once, and then goes
+    on until its termination fires on the state it arrives in, :math:`b_t \sim \psi_k(s_t)`, until ``max_duration``, or
+    until the episode ends. Such a step of duration τ returns the last observation and the reward
+    :math:`\sum_{j<\tau} \gamma^j r_j`: a step of a semi-Markov decision process, which
+    :class:`~pyro_options.rl.SMDPPPO` and :class:`~pyro_options.rl.SMDPReplayBuffer` discount by :math:`\gamma^\tau`.
+
+    ``info`` is that of the last step inside, with ``duration`` τ, ``discount`` :math:`\gamma^\tau`, ``option`` (-1 for
+    an action of the environment), ``num_frames`` (τ · ``frame_skip``) and, if asked, ``frames``.
+
+    Put it around everything that shapes what a skill sees or how long an action lasts: frame skips, frame stacks (a
+    stack outside would hold the ends of skills instead of successive frames), time limits (which then count actions of
+    the environment) and Stable-Baselines3's ``Monitor``. Inside, ``Monitor`` reports the true episode return and
+    length in the environment's own steps; outside, it would add up discounted rewards and count decisions.
+
+    The same seed gives the same steps: skills draw from the environment's ``np_random``.
+
+    Example::
+
+        env = SkillWrapper(Monitor(gym.make("pyro_options/Switches-v0")), skills, max_duration=20)
+
+    :param skills: a :class:`SkillSet`; ``None`` for none, so that every arm of a study runs the same code
+    :param gamma: discount inside a skill; use that of the learner
+    :param max_duration: stop a skill after so many steps; by default the skills' own cap
+    :param deterministic: whether a skill takes its most probable action, or draws one
+    :param observe: what skills see, ``observe(env, observation)``, by default the flattened observation; for
+        skills that read RAM while the agent reads pixels, :func:`~pyro_options.envs.ram`
+    :param primitives: whether the agent can also act itself. Without, any action space will do that the skills
+        act in; with, it must be Discrete (wrap others in an ``ActionWrapper`` that makes them so)
+    :param frame_skip: frames that an action lasts, for counting alone
+    :param record_frames: put what ``render()`` gives after each step inside into ``info["frames"]``
+    """
+
+    def __init__(
+        self,
+        env: gym.Env,
+        skills: SkillSet | None,
+        gamma: float = 0.99,
+        max_duration: int | None = None,
+        deterministic: bool = True,
+        observe: Callable[[gym.Env, Any], np.ndarray] | None = None,
+        primitives: bool = True,
+        frame_skip: int = 1,
+        record_frames: bool = False,
+    ):
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "env", "__class__")}
+        RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **arguments)
+        gym.Wrapper.__init__(self, env)
+        check(0 < gamma <= 1, "gamma in (0, 1]", gamma)
+        check(max_duration is None or max_duration >= 1, "max_duration >= 1", max_duration)
+        check(frame_skip >= 1, "frame_skip >= 1", frame_skip)
+        check(not record_frames or env.render_mode is not None, "a render_mode to record frames", None)
+        self.skills, self.gamma, self.deterministic = skills, gamma, deterministic
+        self.observe = flat_observation if observe is None else observe
+        self.frame_skip, self.record_frames = frame_skip, record_frames
+        self.num_primitives = self._count_primitives(env.action_space) if primitives else 0
+        self._check_skills(env.action_space)
+        self.max_duration = skills.max_duration if max_duration is None and skills is not None else max_duration
+        self.num_options = 0 if skills is None else skills.num_options
+        self.action_space = spaces.Discrete(self.num_primitives + self.num_options)
+        self._observation: Any = None
+
+    @staticmethod
+    def _count_primitives(space: spaces.Space) -> int:
+        fix = "Wrap the environment in an ActionWrapper that makes its actions discrete, or pass primitives=False."
+        if not isinstance(space, spaces.Discrete):
+            raise ValueError(f"Expected Discrete actions to add skills to but got {space}. {fix}")
+        return int(space.n)
+
+    def _check_skills(self, space: spaces.Space) -> None:
+        if self.skills is None:
+            check(self.num_primitives > 0, "skills, or primitives=True", "neither", "The agent could do nothing.")
+            return
+        check(isinstance(self.skills, SkillSet), "skills with predict and terminates", type(self.skills).__name__)
+        discrete = isinstance(space, spaces.Discrete)
+        check(self.skills.discrete == discrete, f"skills that act in {space}", f"discrete={self.skills.discrete}")
+        if isinstance(space, spaces.Discrete):
+            n = int(space.n)
+            check(self.skills.num_actions == n, f"skills over {n} actions", self.skills.num_actions)
+
+    def _seen(self) -> np.ndarray:
+        """The current state as the skills see it."""
+        return self.observe(self.env, self._observation)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        """Resets the environment."""
+        self._observation, info = self.env.reset(seed=seed, options=options)
+        if self.skills is not None:
+            seen = self._seen()
+            bits = 8 * np.size(seen) if np.asarray(seen).dtype == np.uint8 else np.size(seen)  # bytes may be packed
+            fix = "Pass observe= with what the skills were trained on, ram for instance."
+            fits = self.skills.state_dim in (bits, np.size(seen))
+            check(fits, f"states of {self.skills.state_dim} numbers for the skills", np.size(seen), fix)
+        return self._observation, info
+
+    def step(self, action):
+        """One action of the environment, or a whole skill."""
+        highest = self.num_primitives + self.num_options - 1
+        check(self.action_space.contains(action), f"an action in [0, {highest}]", action)
+        option = int(action) - self.num_primitives
+        frames: list[Any] = []
+        if option < 0:
+            reward, terminated, truncated, info = self._act(self._primitive(int(action)), frames)
+            return self._result(float(reward), terminated, truncated, info, -1, 1, frames)
+        return self._run(option, frames)
+
+    def _run(self, option: int, frames: list[Any]):
+        """A skill from start to end."""
+        skills, rng = self.skills, self.env.unwrapped.np_random
+        assert skills is not None
+        total, discount, duration, state = 0.0, 1.0, 0, self._seen()
+        while True:
+            choice = skills.predict(state, option, deterministic=self.deterministic, rng=rng)
+            reward, terminated, truncated, info = self._act(self._primitive(choice), frames)
+            total += discount * float(reward)
+            discount *= self.gamma
+            duration += 1
+            if terminated or truncated or duration == self.max_duration:
+                break
+            state = self._seen()
+            if skills.terminates(state, option, rng=rng):
+                break
+        return self._result(total, terminated, truncated, info, option, duration, frames)
+
+    def _primitive(self, action: Any) -> Any:
+        """An action as the environment counts it."""
+        space = self.env.action_space
+        return int(action) + int(space.start) if isinstance(space, spaces.Discrete) else action
+
+    def _act(self, action: Any, frames: list[Any]):
+        self._observation, reward, terminated, truncated, info = self.env.step(action)
+        if self.record_frames:
+            frames.append(self.env.render())
+        return reward, terminated, truncated, info
+
+    def _result(self, reward, terminated, truncated, info, option: int, duration: int, frames: list[Any]):
+        info = dict(info, option=option, duration=duration, discount=self.gamma**duration)
+        info["num_frames"] = duration * self.frame_skip
+        if self.record_frames:
+            info["frames"] = frames
+        return self._observation, reward, terminated, truncated, info

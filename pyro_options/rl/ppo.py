@@ -1,0 +1,66 @@
+"""Proximal policy optimization over skills."""
+
+from gymnasium import spaces
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
+from stable_baselines3.common.type_aliases import MaybeCallback
+
+from pyro_options.errors import check
+
+from .callbacks import DurationCallback
+from .rollout import SMDPDictRolloutBuffer, SMDPRolloutBuffer, _Durations
+
+
+def _as_list(callback: MaybeCallback) -> list[BaseCallback]:
+    """Whatever ``learn`` takes as callbacks, as a list of them."""
+    if callback is None:
+        return []
+    if isinstance(callback, list):
+        return callback
+    return [callback if isinstance(callback, BaseCallback) else ConvertCallback(callback)]
+
+
+class SMDPPPO(PPO):
+    r"""Stable-Baselines3's PPO for steps that last, as those of a :class:`~pyro_options.envs.SkillWrapper` do.
+
+    It takes the arguments of PPO and trains by PPO's own loop; what differs is that a step of duration τ is discounted
+    by :math:`\gamma^\tau`, in the advantages and where a time limit cuts an episode. Where every step lasts 1 its
+    numbers are those of PPO to the last bit. Steps (``total_timesteps``, ``n_steps``) count decisions;
+    ``num_primitive_steps`` and ``num_frames`` count what the environment saw.
+
+    ``VecNormalize`` may be put around, but its running estimate of returns discounts each decision by γ alone; pass
+    ``norm_reward=False``.
+
+    Example::
+
+        env = make_vec_env(lambda: SkillWrapper(Monitor(gym.make("pyro_options/Switches-v0")), skills), n_envs=8)
+        SMDPPPO("MlpPolicy", env).learn(100_000)
+    """
+
+    num_primitive_steps: int = 0
+    num_frames: int = 0
+
+    def _setup_model(self) -> None:
+        if self.rollout_buffer_class is None:
+            nested = isinstance(self.observation_space, spaces.Dict)
+            self.rollout_buffer_class = SMDPDictRolloutBuffer if nested else SMDPRolloutBuffer
+        fix = "Derive yours from SMDPRolloutBuffer."
+        check(
+            issubclass(self.rollout_buffer_class, _Durations), "a buffer of durations", self.rollout_buffer_class, fix
+        )
+        super()._setup_model()
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int = 1,
+        tb_log_name: str = "SMDPPPO",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ):
+        """See PPO; ``total_timesteps`` counts decisions."""
+        if reset_num_timesteps:
+            self.num_primitive_steps = self.num_frames = 0
+        callbacks: list[BaseCallback] = [DurationCallback(), *_as_list(callback)]
+        return super().learn(total_timesteps, callbacks, log_interval, tb_log_name, reset_num_timesteps, progress_bar)

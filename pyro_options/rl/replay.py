@@ -1,0 +1,49 @@
+"""Replay of steps that last: (s, a, s', R, τ)."""
+
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+
+from pyro_options.errors import check
+
+from .callbacks import checked_durations
+
+
+class SMDPReplayBuffer(ReplayBuffer):
+    r"""Samples carry ``discounts`` :math:`\gamma^\tau`, which DQN's targets use: :math:`R + \gamma^\tau \max Q(s', ·)`.
+
+    Example::
+
+        DQN("MlpPolicy", env, gamma=0.99,
+            replay_buffer_class=SMDPReplayBuffer, replay_buffer_kwargs={"gamma": 0.99})
+
+    :param gamma: the learner's and the ``SkillWrapper``'s
+    """
+
+    durations: np.ndarray  # (buffer_size, n_envs)
+
+    def __init__(self, *args: Any, gamma: float = 0.99, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        check(not self.optimize_memory_usage, "optimize_memory_usage=False", True)
+        self.gamma = gamma
+        self.durations = np.ones((self.buffer_size, self.n_envs), np.int32)
+
+    def add(self, obs, next_obs, action, reward, done, infos: list[dict[str, Any]]) -> None:
+        self.durations[self.pos] = checked_durations(infos, self.gamma)
+        super().add(obs, next_obs, action, reward, done, infos)
+
+    def _get_samples(self, batch_inds: np.ndarray, env=None) -> ReplayBufferSamples:
+        at = batch_inds, np.random.randint(0, high=self.n_envs, size=(len(batch_inds),))
+        discounts = (self.gamma ** self.durations[at].astype(np.float64)).astype(np.float32)
+        ended = self.dones[at] * (1 - self.timeouts[at])  # a time limit is no end
+        rewards = self._normalize_reward(self.rewards[at].reshape(-1, 1), env)
+        return ReplayBufferSamples(
+            observations=self.to_torch(self._normalize_obs(self.observations[at], env)),  # type: ignore[arg-type]
+            actions=self.to_torch(self.actions[at]),
+            next_observations=self.to_torch(self._normalize_obs(self.next_observations[at], env)),  # type: ignore[arg-type]
+            dones=self.to_torch(ended.reshape(-1, 1)),
+            rewards=self.to_torch(rewards),
+            discounts=self.to_torch(discounts.reshape(-1, 1)),
+        )
