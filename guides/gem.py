@@ -23,6 +23,42 @@ def _solve_log_b(log_a: Tensor, mean: Tensor) -> Tensor:
     return (low + high) / 2
 
 
+def _kept_sticks(weights: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+    """The sticks that give the components ``keep`` the weights they had, and which of them need no change.
+
+    :param weights: of all components ``(K,)``
+    :returns: sticks in [0, 1] and whether each still follows the same ones, both ``(len(keep),)``
+    """
+    kept = weights.index_select(0, keep)
+    left = 1 - torch.cumsum(kept, 0) + kept
+    unmoved = torch.cumprod((keep == torch.arange(len(keep), device=keep.device)).long(), 0).bool()
+    return kept / left.clamp(min=torch.finfo(kept.dtype).tiny), unmoved
+
+
+class GammaConcentration(PyroModule):
+    r"""The posterior of the concentration α that goes with ``GEM(alpha_prior=(shape, rate))``.
+
+    A Gamma is what α has exactly when the sticks are known, and the best factor beside any posterior over sticks:
+    :math:`\Gamma(a + K, b - \sum_k E\log(1-v_k))`. It has no component axis: growing leaves it alone.
+
+    :param shape: initial shape
+    :param rate: initial rate
+    """
+
+    def __init__(self, shape: float = 1.0, rate: float = 1.0, site: str = "alpha"):
+        super().__init__()
+        check(shape > 0 and rate > 0, "shape and rate > 0", (shape, rate))
+        self.site = site
+        self.log_shape = nn.Parameter(torch.tensor(float(shape)).log())
+        self.log_rate = nn.Parameter(torch.tensor(float(rate)).log())
+
+    def distribution(self) -> dist.Gamma:
+        return dist.Gamma(torch.exp(self.log_shape), torch.exp(self.log_rate))
+
+    def forward(self) -> Tensor:
+        return pyro.sample(self.site, self.distribution())
+
+
 class GrowableGEM(Growable, PyroModule):
     r"""A growable posterior over GEM weights: independent Kumaraswamy sticks, in logit space.
 
@@ -35,11 +71,19 @@ class GrowableGEM(Growable, PyroModule):
     :param remainder: match a prior truncated to K components (``K - 1`` sticks); its K is then fixed
     :param site: name of the sample site
     :param initial_mean: mean of a new stick; the paper's random start is close to one half
+    :param concentration: posterior of α where the prior has one, a :class:`GammaConcentration`
     """
 
     component_axes = {"log_a": 0, "log_b": 0}
 
-    def __init__(self, num_components: int, remainder: bool = False, site: str = "sticks", initial_mean: float = 0.5):
+    def __init__(
+        self,
+        num_components: int,
+        remainder: bool = False,
+        site: str = "sticks",
+        initial_mean: float = 0.5,
+        concentration: GammaConcentration | None = None,
+    ):
         super().__init__()
         check(num_components >= 1, "num_components >= 1", num_components)
         check(0 < initial_mean < 1, "initial_mean in (0, 1)", initial_mean)
@@ -47,6 +91,7 @@ class GrowableGEM(Growable, PyroModule):
         num_sticks = num_components - remainder
         self.log_a = nn.Parameter(torch.zeros(num_sticks))
         self.log_b = nn.Parameter(torch.full((num_sticks,), self._initial_log_b()))
+        self.concentration = concentration
 
     def _initial_log_b(self) -> float:
         return float(torch.tensor(1 / self.initial_mean - 1).log())  # the mean of Kumaraswamy(1, b) is 1 / (1 + b)
@@ -60,13 +105,10 @@ class GrowableGEM(Growable, PyroModule):
 
     def rearranged(self, keep):
         check(not self.remainder, "a nonparametric prior to change K", "a truncated one", 'Use prior="gem".')
-        mean = torch.exp(self.mean_log_weights()).index_select(0, keep)
-        log_a = self.log_a.index_select(0, keep)
-        left = 1 - torch.cumsum(mean, 0) + mean
-        solved = _solve_log_b(log_a, (mean / left.clamp(min=torch.finfo(mean.dtype).tiny)))
+        mean, unmoved = _kept_sticks(torch.exp(self.mean_log_weights()), keep)
+        log_a, log_b = self.log_a.index_select(0, keep), self.log_b.index_select(0, keep)
         # Sticks that still follow the same ones keep their value to the bit.
-        unmoved = torch.cumprod((keep == torch.arange(len(keep), device=keep.device)).long(), 0).bool()
-        log_b = torch.where(unmoved, self.log_b.index_select(0, keep), solved)
+        log_b = torch.where(unmoved, log_b, _solve_log_b(log_a, mean))
         return {"log_a": log_a, "log_b": log_b}
 
     def inherit(self, child, parent, noise):
@@ -82,6 +124,8 @@ class GrowableGEM(Growable, PyroModule):
         return log_stick_breaking(torch.logit(mean), self.remainder)
 
     def forward(self) -> Tensor:
+        if self.concentration is not None:
+            self.concentration()
         return log_stick_breaking(pyro.sample(self.site, self.sticks().to_event(1)), self.remainder)
 
 
@@ -107,10 +151,8 @@ class PointGEM(Growable, PyroModule):
 
     def rearranged(self, keep):
         check(not self.remainder, "a nonparametric prior to change K", "a truncated one", 'Use prior="gem".')
-        weight = torch.exp(self.mean_log_weights()).index_select(0, keep)
-        left = 1 - torch.cumsum(weight, 0) + weight
-        unmoved = torch.cumprod((keep == torch.arange(len(keep), device=keep.device)).long(), 0).bool()
-        stick = (weight / left).clamp(torch.finfo(weight.dtype).tiny, 1 - 1e-7)
+        stick, unmoved = _kept_sticks(torch.exp(self.mean_log_weights()), keep)
+        stick = stick.clamp(torch.finfo(stick.dtype).tiny, 1 - 1e-7)
         return {"logits": torch.where(unmoved, self.logits.index_select(0, keep), torch.logit(stick))}
 
     def inherit(self, child, parent, noise):

@@ -23,13 +23,14 @@ class OptionHMM(PyroModule):
 
     :param policy: low-level policies, ``policy(states, path, mask)`` a distribution over actions
     :param termination: ``termination(states)`` gives logit ψ, ``(N, T, K)``
-    :param prior: ``gem`` (nonparametric, K may grow), ``truncated`` (K fixed) or ``uniform``
+    :param prior: ``gem`` (nonparametric, K may grow), ``truncated`` (K fixed), ``uniform``, or a module such as
+        :class:`GEM` that takes K and returns log η
     :param alpha: initial concentration of the stick-breaking prior
 
     Reference: Villecroze et al. (2022), equations 11 to 14.
     """
 
-    def __init__(self, policy: nn.Module, termination: nn.Module, prior: str = "gem", alpha: float = 1.0):
+    def __init__(self, policy: nn.Module, termination: nn.Module, prior: str | PyroModule = "gem", alpha: float = 1.0):
         super().__init__()
         check(
             policy.num_options == termination.num_options,
@@ -37,8 +38,8 @@ class OptionHMM(PyroModule):
             f"{policy.num_options} and {termination.num_options}",
         )
         self.policy, self.termination = policy, termination
-        self.high_level = high_level_prior(prior, alpha)
-        self.prior = prior
+        self.high_level = high_level_prior(prior, alpha) if isinstance(prior, str) else prior
+        self.prior = prior if isinstance(prior, str) else type(prior).__name__
 
     @property
     def num_options(self) -> int:
