@@ -50,10 +50,10 @@ class GammaConcentration(PyroModule):
         check(shape > 0 and rate > 0, "shape and rate > 0", (shape, rate))
         self.site = site
         self.log_shape = nn.Parameter(torch.tensor(float(shape)).log())
-        self.log_rate = nn.Parameter(torch.tensor(float(rate)).log())
+        self.log_mean = nn.Parameter(torch.tensor(shape / rate).log())  # shape and rate would pull at each other
 
     def distribution(self) -> dist.Gamma:
-        return dist.Gamma(torch.exp(self.log_shape), torch.exp(self.log_rate))
+        return dist.Gamma(torch.exp(self.log_shape), torch.exp(self.log_shape - self.log_mean))
 
     def forward(self) -> Tensor:
         return pyro.sample(self.site, self.distribution())

@@ -1,5 +1,6 @@
 """Growable components over counts or categories, with a Dirichlet belief about each."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -71,6 +72,16 @@ class CountComponents(Growable, nn.Module):
     def prior_predictive(self) -> BeliefMultinomial:
         """What a component not yet born predicts, batch shape ``(1,)``."""
         return BeliefMultinomial(torch.exp(self.log_prior).expand(1, self.log_counts.shape[1]), predictive=True)
+
+    @torch.no_grad()
+    def absorb(self, rows: Tensor, responsibilities: Tensor, index: Sequence[int] | None = None) -> None:
+        """Sets the belief to the best one when each row belongs to the components so far: one step of coordinate ascent.
+
+        :param responsibilities: ``(N, K)``, or a column for each of ``index``
+        :param index: the components to change, all by default
+        """
+        counts = torch.einsum("nk,nv->kv", responsibilities, rows)
+        self.log_counts[slice(None) if index is None else list(index)] = torch.log(counts.clamp(min=1e-6))
 
     def divergence(self) -> Tensor:
         """KL(q || prior) of each component ``(K,)``."""

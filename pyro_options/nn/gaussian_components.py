@@ -1,5 +1,7 @@
 """Growable Gaussian components, whose means and covariances are known as well as the data allow."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -89,16 +91,39 @@ class GaussianComponents(Growable, nn.Module):
         """What a component not yet born predicts, batch shape ``(1,)``."""
         loc, kappa, nu = torch.zeros_like(self.loc[:1]), self._kappa(), self._nu()
         log_diagonal = 0.5 * (torch.log(nu) - self.log_scatter).expand(loc.shape)
-        shape = loc.shape[:-1]
-        belief = NormalWishart(
-            loc, log_diagonal, torch.zeros_like(self.upper[:1]), kappa.expand(shape), nu.expand(shape)
-        )
+        kappa, nu = kappa.expand(loc.shape[:-1]), nu.expand(loc.shape[:-1])
+        belief = NormalWishart(loc, log_diagonal, torch.zeros_like(self.upper[:1]), kappa, nu)
         return BeliefGaussian(belief, self.center, self.scale, predictive=True)
 
     def divergence(self) -> Tensor:
         """KL(q || prior) of each component ``(K,)``."""
         zero = torch.zeros_like(self.loc)
         return self.belief().divergence(zero, self.log_scatter, self._kappa(), self._nu()).sum(-1)
+
+    @torch.no_grad()
+    def absorb(self, rows: Tensor, responsibilities: Tensor, index: Sequence[int] | None = None) -> None:
+        """Sets the belief to the best one when each row belongs to the components so far: one step of coordinate ascent.
+
+        :param responsibilities: ``(N, K)``, or a column for each of ``index``
+        :param index: the components to change, all by default
+        """
+        chosen = slice(None) if index is None else list(index)
+        rows = ((rows - self.center) / self.scale).unflatten(-1, self.loc.shape[1:])  # (N, blocks, size)
+        count = responsibilities.sum(0).clamp(min=1e-3)  # (K,)
+        mean = torch.einsum("nk,nbd->kbd", responsibilities, rows) / count[:, None, None]
+        centred = rows.unsqueeze(1) - mean  # (N, K, blocks, size)
+        scatter = torch.einsum("nk,nkbd,nkbe->kbde", responsibilities, centred, centred)
+        kappa = (self._kappa() + count)[:, None, None]
+        shift = (self._kappa() * count)[:, None, None] / kappa
+        scatter = scatter + shift.unsqueeze(-1) * mean.unsqueeze(-1) * mean.unsqueeze(-2)
+        scatter = scatter + torch.exp(self.log_scatter) * torch.eye(mean.shape[-1]).to(mean)
+        precision = torch.linalg.inv(scatter) * (self._nu() + count)[:, None, None, None]
+        R = torch.linalg.cholesky(precision, upper=True)
+        diagonal = R.diagonal(dim1=-2, dim2=-1)
+        self.loc[chosen] = count[:, None, None] * mean / kappa
+        self.log_diagonal[chosen] = torch.log(diagonal)
+        self.upper[chosen] = R / diagonal.unsqueeze(-1)
+        self.log_count[chosen] = torch.log(count)
 
     @torch.no_grad()
     def means(self) -> Tensor:
