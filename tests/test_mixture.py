@@ -8,7 +8,7 @@ import torch
 from pyro import poutine
 from pyro.distributions.testing.gof import multinomial_goodness_of_fit
 from pyro.infer import TraceGraph_ELBO
-from torch.distributions import Dirichlet, MultivariateNormal, Normal, Wishart, kl_divergence
+from torch.distributions import Chi2, Dirichlet, MultivariateNormal, Normal, Wishart, kl_divergence
 from torch.testing import assert_close
 
 from pyro_options.distributions import Mixture, NormalWishart, logit_sticks
@@ -44,7 +44,11 @@ def random_belief(size=3, batch=()):
 def draw(belief, number):
     """Means and precisions from a belief."""
     R = belief.log_diagonal.exp().unsqueeze(-1) * (torch.triu(belief.upper, 1) + torch.eye(belief.size))
-    precision = Wishart(belief.nu, R.mT @ R / belief.nu).sample((number,))
+    chol = torch.linalg.inv(torch.linalg.cholesky(torch.linalg.inv(R.mT @ R / belief.nu))).mT  # of W, in Bartlett's way
+    order = torch.arange(belief.size)
+    bartlett = torch.tril(torch.randn(number, belief.size, belief.size).double(), -1)
+    bartlett = bartlett + torch.diag_embed(Chi2(belief.nu - order).sample((number,)).sqrt())
+    precision = chol @ bartlett @ bartlett.mT @ chol.mT
     return MultivariateNormal(belief.loc, precision_matrix=belief.kappa * precision).sample(), precision
 
 
@@ -246,9 +250,9 @@ def test_a_seeded_birth_finds_a_cluster_and_refuses_where_there_is_none():
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_the_number_of_clusters_is_recovered_from_one(covariance):
-    rows, labels = clusters(4, 400)
+    rows, labels = clusters(4, 200)
     model, guide = DPMixture(GaussianComponents(rows, 1, covariance)), MixtureWeights(GrowableGEM(1))
-    history = MixtureTrainer(model, guide, rows, MixtureConfig(every=10, patience=2, final_steps=20)).run()
+    history = MixtureTrainer(model, guide, rows, MixtureConfig(every=6, patience=3, final_steps=15)).run()
     found = model.labels(rows, guide.weights.mean_log_weights())
     assert model.num_components == 4 and len(history.growth_steps) == 3
     assert all(len(found[labels == k].unique()) == 1 for k in range(4)) and len(found.unique()) == 4
@@ -259,7 +263,7 @@ def test_kinds_of_counts_are_recovered_from_one():
     topics = torch.tensor([[8, 8, 0.2, 0.2, 0.2], [0.2, 0.2, 0.2, 8, 8], [0.2, 0.2, 16, 0.2, 0.2]])
     rows = torch.poisson(topics.repeat(80, 1))
     model, guide = DPMixture(CountComponents(5)), MixtureWeights(GrowableGEM(1))
-    MixtureTrainer(model, guide, rows, MixtureConfig(every=10, patience=2, final_steps=10)).run()
+    MixtureTrainer(model, guide, rows, MixtureConfig(every=6, patience=3, final_steps=10)).run()
     assert model.num_components == 3
 
 

@@ -131,8 +131,8 @@ def gem_sticks(alpha: Tensor, num_sticks: int, discount: Tensor | None = None) -
     .. math:: v_k \sim \mathrm{Beta}(1-d, \alpha + kd), \qquad k = 1, 2, \ldots
 
     :param alpha: concentration, of any batch shape
-    :param discount: d in [0, 1), of the same shape. Above 0 this is the Pitman-Yor process, whose weights fall like a power of
-        their rank instead of geometrically; without it sticks are Beta(1, α)
+    :param discount: d in [0, 1), of the same shape. Above 0 this is the Pitman-Yor process, whose weights fall like a
+        power of their rank instead of geometrically; without it sticks are Beta(1, α)
     """
     alpha = alpha.unsqueeze(-1)
     shape = alpha.shape[:-1] + (num_sticks,)

@@ -13,18 +13,57 @@ from torch import Tensor
 
 from pyro_options.distributions import Mixture, logit_sticks
 from pyro_options.errors import check
-from pyro_options.growth import EvidenceRule, Newborns, Rule
+from pyro_options.growth import Newborns, Rule, Snapshot, Usage, prune
 from pyro_options.handlers import GrowthMessenger
 
 from .train import set_seed
+
+
+def _reweighted(log_prob: Tensor, log_weights: Tensor, steps: int = 10) -> Tensor:
+    """Weights of the components that suit the rows better, by expectation maximization ``(K,)``.
+
+    :param log_prob: ``(N, K)``
+    """
+    for _ in range(steps):
+        log_weights = torch.log(torch.softmax(log_weights + log_prob, -1).mean(0).clamp(min=1e-12))
+    return log_weights
+
+
+@dataclass(frozen=True)
+class BoundRule:
+    """Keeps a birth that raises the bound on the evidence of all rows.
+
+    The divergence of the new component from its prior is the price of its parameters, so no rows need to be held out.
+    The other components stay what they are, which understates the gain; only their weights adapt.
+
+    :param components: conjugate, with a ``divergence``
+    :param min_gain: nats that a birth must bring; its stick costs a few
+    """
+
+    components: torch.nn.Module
+    min_gain: float = 5.0
+
+    def propose(self, usage: Usage) -> int:
+        return 1
+
+    @torch.no_grad()
+    def accept(self, newborns: Newborns) -> bool:
+        newborns.require_data()
+        assert newborns.log_weights is not None
+        log_prob = self.components().log_prob(newborns.data.unsqueeze(-2))  # (N, K + new)
+        others = log_prob[:, : len(newborns.log_weights)]
+        before = torch.logsumexp(_reweighted(others, newborns.log_weights) + others, -1).sum()
+        weights = _reweighted(log_prob, newborns.trial_weights(len(newborns.index) / log_prob.shape[1]))
+        price = self.components.divergence()[list(newborns.index)].sum()
+        after = torch.logsumexp(weights + log_prob, -1).sum() - price
+        return float(after - before) > self.min_gain
 
 
 @dataclass(frozen=True)
 class SeedBirth:
     """Starts a new component at a row of data and lets it gather the rows that it explains better than the others do.
 
-    Half of the rows are looked at, the others are left for a rule to judge by. Of several seeds, drawn from the rows
-    that are explained worst, the one stays whose component raises the bound of the rows looked at most.
+    Of several seeds, mostly rows that are explained badly, the one stays whose component raises the bound most.
 
     :param components: have ``absorb(rows, responsibilities, index)``
     :param seeds: rows to start from
@@ -33,36 +72,30 @@ class SeedBirth:
     """
 
     components: torch.nn.Module
-    seeds: int = 8
-    steps: int = 8
+    seeds: int = 6
+    steps: int = 6
     neighbours: float = 0.3
 
     @torch.no_grad()
     def __call__(self, newborns: Newborns) -> None:
         newborns.require_data()
-        for new in newborns.index:
-            self._start(newborns, new)
-
-    def _start(self, newborns: Newborns, new: int) -> None:
-        half = torch.randperm(len(newborns.data))[: (len(newborns.data) + 1) // 2]
-        newborns.used_rows.update(half.tolist())
-        rows, K = newborns.data[half], newborns.index[0]
         assert newborns.log_weights is not None
+        rows, K, new = newborns.data, newborns.index[0], newborns.index[0]
+        check(len(newborns.index) == 1, "one birth at a time", len(newborns.index))
         old_weights = torch.log_softmax(newborns.log_weights, -1)
         explained = torch.logsumexp(old_weights + self.components().log_prob(rows.unsqueeze(-2))[:, :K], -1)
-        badness = torch.argsort(torch.argsort(explained, descending=True)).double() + 1  # 1 for the best explained
-        best = (-torch.inf, None)
+        badness = torch.argsort(torch.argsort(explained, descending=True)).float() + 1  # 1 for the best explained
+        found = []
         for seed in torch.multinomial(badness, min(self.seeds, len(rows))).tolist():
-            gain, share = self._gather(rows, explained, new, seed, K)
-            best = max(best, (gain, share), key=lambda pair: pair[0])
-        if best[1] is not None:
-            self.components.absorb(rows, best[1].unsqueeze(-1), [new])
+            found.append(self._gather(rows, explained, new, seed))
+        _, share = max(found, key=lambda pair: pair[0])
+        self.components.absorb(rows, share.unsqueeze(-1), [new])
 
-    def _gather(self, rows: Tensor, explained: Tensor, new: int, seed: int, K: int) -> tuple[float, Tensor]:
-        """How much the new component raises the bound of ``rows`` from this seed, and the rows that it takes."""
+    def _gather(self, rows: Tensor, explained: Tensor, new: int, seed: int) -> tuple[float, Tensor]:
+        """How much the new component raises the bound from this seed, and the rows that it takes."""
         spread = rows.std(0).clamp(min=1e-12)
         distance = (((rows - rows[seed]) / spread) ** 2).sum(-1)
-        nearest = distance.topk(max(2, int(self.neighbours * len(rows) / (K + 1))), largest=False).indices
+        nearest = distance.topk(max(2, int(self.neighbours * len(rows) / (new + 1))), largest=False).indices
         share = torch.zeros_like(explained)
         share[nearest] = 1.0
         gain = -torch.inf
@@ -70,9 +103,8 @@ class SeedBirth:
             self.components.absorb(rows, share.unsqueeze(-1), [new])
             weight = share.mean().clamp(1e-4, 1 - 1e-4)
             log_prob = self.components().log_prob(rows.unsqueeze(-2))[:, new] + torch.log(weight)
-            others = explained + torch.log1p(-weight)
-            share = torch.sigmoid(log_prob - others)
-            gain = float((torch.logaddexp(log_prob, others) - explained).sum() - self.components.divergence()[new])
+            share = torch.sigmoid(log_prob - explained)  # who is left keeps the weight that it needs
+            gain = float((torch.logaddexp(log_prob, explained) - explained).sum() - self.components.divergence()[new])
         return gain, share
 
 
@@ -80,11 +112,11 @@ class SeedBirth:
 class MixtureConfig:
     """How to train a mixture."""
 
-    every: int = 20  # steps between growth checks
-    patience: int = 5  # refused checks in a row after which growth is over
+    every: int = 10  # steps between growth checks
+    patience: int = 4  # refused checks in a row after which growth is over
     max_steps: int = 4000
-    final_steps: int = 200  # after growth, with a falling learning rate
-    learning_rate: float = 0.05  # of the sticks, the concentration and the prior of the components
+    final_steps: int = 100  # after growth, with a falling learning rate
+    learning_rate: float = 0.1  # of the sticks, the concentration and the prior of the components
     max_components: int = 100
     seed: int = 0
 
@@ -111,7 +143,8 @@ class MixtureTrainer:
 
     :param model: with ``components`` that can ``absorb``
     :param guide: with ``weights``, a :class:`~pyro_options.guides.MixtureWeights`
-    :param rule: judges births; ``None`` is the :class:`~pyro_options.growth.EvidenceRule`
+    :param rule: judges births; ``None`` is the :class:`BoundRule`
+    :param birth: starts a component; ``None`` is the :class:`SeedBirth`
     """
 
     def __init__(
@@ -125,22 +158,18 @@ class MixtureTrainer:
     ):
         set_seed(config.seed)
         self.model, self.guide, self.rows, self.config = model, guide, rows, config
-        held = {id(p) for layer in (model.components,) for p in self._absorbing(layer)}
+        held = {id(getattr(model.components, name)) for name in model.components.component_axes}
         moving = [p for p in [*model.parameters(), *guide.parameters()] if id(p) not in held]
         self.optimizer = torch.optim.Adam(moving, lr=config.learning_rate)
         self.growth = GrowthMessenger(
             [model, guide],
-            EvidenceRule() if rule is None else rule,
+            BoundRule(model.components) if rule is None else rule,
             SeedBirth(model.components) if birth is None else birth,
             config.every,
             config.max_components,
             site="rows",
         )
         self.elbo, self.history = TraceGraph_ELBO(), MixtureHistory()
-
-    @staticmethod
-    def _absorbing(components) -> list[Tensor]:
-        return [getattr(components, name) for name in components.component_axes]
 
     @torch.no_grad()
     def absorb(self) -> None:
@@ -180,15 +209,55 @@ class MixtureTrainer:
             self.history.growth_steps.append(now)
         return event.num_born > 0
 
+    @torch.no_grad()
+    def simplify(self) -> int:
+        """Drops and merges components where that does not lower the bound; returns how many are gone."""
+        before = self.model.num_components
+        while self.model.num_components > 1 and any(self._try_remove(*move) for move in self._candidates()):
+            pass
+        return before - self.model.num_components
+
+    def _candidates(self, most: int = 5) -> list[tuple[int, int | None]]:
+        """What could go, and into what: components without a row of their own, pairs whose rows agree most."""
+        shares = Mixture(self.guide.weights.mean_log_weights(), self.model.components()).responsibilities(self.rows)
+        moves: list[tuple[int, int | None]] = [(k, None) for k, n in enumerate(shares.sum(0).tolist()) if n < 1]
+        norm = shares.norm(dim=0).clamp(min=1e-12)
+        overlap = torch.triu(shares.T @ shares / norm / norm.unsqueeze(-1), 1).flatten()
+        for pair in overlap.topk(min(most, len(overlap))).indices.tolist():
+            if overlap[pair] > 1e-3:
+                moves.append((pair % len(norm), pair // len(norm)))
+        return moves
+
+    def _try_remove(self, gone: int, into: int | None) -> bool:
+        """Takes a component away, its rows given to another or left to all, unless the bound would fall."""
+        components, log_weights = self.model.components, self.guide.weights.mean_log_weights()
+        mixture = Mixture(log_weights, components())
+        before = mixture.log_prob(self.rows).sum() - components.divergence().sum()
+        undo = Snapshot([self.model, self.guide], self.optimizer)
+        if into is not None:
+            shares = mixture.responsibilities(self.rows)[:, [gone, into]].sum(-1, keepdim=True)
+            components.absorb(self.rows, shares, [into])
+            log_weights[into] = torch.logaddexp(log_weights[into], log_weights[gone])
+        prune([self.model, self.guide], [gone], self.optimizer)
+        rest = log_weights[[k for k in range(len(log_weights)) if k != gone]]
+        after = Mixture(rest, components()).log_prob(self.rows).sum() - components.divergence().sum()
+        if after < before:
+            undo.restore()
+        return bool(after >= before)
+
     def run(self) -> MixtureHistory:
-        """Grows until nothing wants to be born, then lets everything settle."""
+        """Grows until nothing wants to be born, merges what is one, and lets everything settle."""
         start, refused = time.perf_counter(), 0
         while refused < self.config.patience and len(self.history.elbo) < self.config.max_steps:
             for _ in range(self.config.every):
                 self.step()
             refused = 0 if self.observe_and_grow() else refused + 1
+            if refused:
+                self.simplify()
+        self.simplify()
         for i in range(self.config.final_steps):
             self.optimizer.param_groups[0]["lr"] = self.config.learning_rate * (1 - i / self.config.final_steps)
             self.step()
+        self.simplify()
         self.history.seconds += time.perf_counter() - start
         return self.history

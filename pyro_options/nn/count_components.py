@@ -75,7 +75,7 @@ class CountComponents(Growable, nn.Module):
 
     @torch.no_grad()
     def absorb(self, rows: Tensor, responsibilities: Tensor, index: Sequence[int] | None = None) -> None:
-        """Sets the belief to the best one when each row belongs to the components so far: one step of coordinate ascent.
+        """Sets the belief to the best one when rows belong to components in these shares: coordinate ascent.
 
         :param responsibilities: ``(N, K)``, or a column for each of ``index``
         :param index: the components to change, all by default
