@@ -13,7 +13,7 @@ from pyro_options.component_counts import component_counts
 from pyro_options.data import Trajectories
 from pyro_options.distributions import OptionPath
 from pyro_options.distributions.state_path import StatePath
-from pyro_options.growth import DataBirth, EvidenceRule, grow
+from pyro_options.growth import DataBirth, grow
 from pyro_options.guides import Exact, GrowableGEM
 from pyro_options.handlers import GrowthMessenger, collapse
 from pyro_options.infer import TrainConfig, Trainer
@@ -121,10 +121,20 @@ def test_growing_changes_no_weight_in_any_state():
     assert_close(after[..., :2], before)
 
 
+class Always:
+    """One birth at every check."""
+
+    def propose(self, usage):
+        return 1
+
+    def accept(self, newborns):
+        return True
+
+
 def test_model_trains_grows_and_explains():
     model, guide = make(1)
     data = make_episodes(20)
-    growth = GrowthMessenger([model, guide], EvidenceRule(noise=0.0, min_gain=-1e9), DataBirth(steps=2), every=1)
+    growth = GrowthMessenger([model, guide], Always(), DataBirth(steps=2), every=1)
     Trainer(model, guide, data, TrainConfig(epochs=2, progress=False), growth).run()
     assert model.num_options == guide.weights.num_components == model.tilt.num_components == 3
     with pyro.get_param_store().scope():
