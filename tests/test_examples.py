@@ -23,6 +23,9 @@ TINY = {
         "--processes",
         "1",
     ],
+    "dp_mixture.py": ["--num-clusters", "2", "--num-rows", "60", "--patience", "1"],
+    "cued_options.py": ["--epochs", "1", "--num-episodes", "10", "--num-cues", "2"],
+    "stick_breaking_autoencoder.py": ["--epochs", "1", "--num-components", "5", "--hidden", "8"],
 }
 
 
@@ -68,6 +71,32 @@ def test_message_sweep(tmp_path):
     assert len(raw["runs"]) == 2 and raw["versions"]["torch"]
     assert "| exact | 2 |" in (tmp_path / "message_sweep.md").read_text()
     assert (tmp_path / "message_sweep.png").exists()
+
+
+def test_dp_mixture(tmp_path):
+    done = run("dp_mixture.py", *TINY["dp_mixture.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["num_clusters"] == 2 and 1 <= results["used_components_mode"] <= results["num_components"]
+    assert results["used_components_interval"][0] <= results["used_components_interval"][1]
+    assert (tmp_path / "dp_mixture.png").stat().st_size > 10_000
+
+
+def test_cued_options(tmp_path):
+    done = run("cued_options.py", *TINY["cued_options.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert set(results) == {"plain η", "η(s)", "guessing"} and results["η(s)"]["held_out_nats_per_segment"] < 0
+    assert (tmp_path / "cued_options.png").stat().st_size > 10_000
+
+
+def test_stick_breaking_autoencoder(tmp_path):
+    name = "stick_breaking_autoencoder"
+    done = run(f"{name}.py", *TINY[f"{name}.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert sum(results["mean_weights"]) == pytest.approx(1, abs=1e-3) and results["elbo_held_out"] < 0
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
 
 
 @pytest.mark.slow
