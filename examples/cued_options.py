@@ -92,10 +92,10 @@ def figure(args: Args, trainers: dict, results: dict, path: Path) -> None:
             plotting.action_heatmap(ax, choices(trainer, args.num_cues), f"Who starts, with {name}", "cue shown")
         values = [results[name]["held_out_nats_per_segment"] for name in trainers]
         bars = axes[2].bar(list(trainers), values, color=[plotting.PALETTE[7], plotting.PALETTE[0]], width=0.6)
-        axes[2].bar_label(bars, fmt="%.2f", padding=2)
+        axes[2].bar_label(bars, fmt="%.2f", padding=2, label_type="center", color="white")
         blind = -math.log(args.num_cues)
         axes[2].axhline(blind, color="0.3", linestyle="--", linewidth=1)
-        axes[2].text(1.45, blind, "guessing the option", ha="right", va="bottom", fontsize=8, color="0.3")
+        axes[2].text(1.0, blind, "guessing the option", ha="center", va="top", fontsize=8, color="0.3")
         axes[2].set(ylabel="nats per segment, held out", title="Likelihood", ylim=(min([*values, blind]) * 1.2, 0.1))
         fig.savefig(path)
         plotting.plt.close(fig)

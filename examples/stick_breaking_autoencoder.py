@@ -132,14 +132,14 @@ def figure(decoder, encoder, images: Tensor, results: dict, path: Path) -> None:
             axes, {"digit": images / LEVELS, "rebuilt": rebuilt, "from prior": drawn}.items()
         ):
             for ax, picture in zip(row, pictures):
-                ax.imshow(picture.reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
+                ax.imshow(picture.reshape(8, 8).numpy(), cmap="gray_r", vmin=0, vmax=1)
                 ax.set(xticks=[], yticks=[])
                 ax.spines[:].set_visible(False)
             row[0].set_ylabel(name)
         ax = right.subplots()
         weights = torch.tensor(results["mean_weights"])
         used = weights > 0.01
-        ax.bar(range(len(weights)), weights, color=[plotting.PALETTE[0] if u else "0.8" for u in used])
+        ax.bar(range(len(weights)), weights.numpy(), color=[plotting.PALETTE[0] if u else "0.8" for u in used])
         ax.set(xlabel="dimension", ylabel="mean weight, held out", title=f"{int(used.sum())} dimensions in use")
         fig.savefig(path)
         plotting.plt.close(fig)

@@ -141,7 +141,7 @@ def clusters(ax: Axes, rows: Tensor, labels: Tensor, means: Tensor, covariances:
     :param means: ``(K, 2)``
     :param covariances: ``(K, 2, 2)``
     """
-    ax.scatter(*rows.T.numpy(), c=[option_color(int(k)) for k in labels], s=6, linewidths=0)
+    ax.scatter(rows[:, 0].numpy(), rows[:, 1].numpy(), s=6, c=[option_color(int(k)) for k in labels], linewidths=0)
     circle = np.stack([np.cos(np.linspace(0, 2 * np.pi, 100)), np.sin(np.linspace(0, 2 * np.pi, 100))])
     for k in labels.unique().tolist():
         values, vectors = np.linalg.eigh(covariances[k].numpy())

@@ -91,10 +91,10 @@ class StatePath(OptionPath):
                 emission = emission.detach().requires_grad_()
             value = torch.logsumexp(self._forward(log_weights, log_stop, log_stay, emission)[-1], -1)
             options, starts = torch.autograd.grad(value.sum(), (emission, log_weights), create_graph=differentiable)
-        parts = [part.movedim(0, -2) for part in (options, starts)]
+        options, starts = options.movedim(0, -2), starts.movedim(0, -2)
         if self.step_mask is not None:
-            parts = [part * self.step_mask.unsqueeze(-1) for part in parts]
-        return PathPosterior(*parts, value if differentiable else value.detach())
+            options, starts = options * self.step_mask.unsqueeze(-1), starts * self.step_mask.unsqueeze(-1)
+        return PathPosterior(options, starts, value if differentiable else value.detach())
 
     def viterbi(self, emission):
         with torch.no_grad():

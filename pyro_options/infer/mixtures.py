@@ -34,14 +34,17 @@ class BoundRule:
     """Keeps a birth that raises the bound on the evidence of all rows.
 
     The divergence of the new component from its prior is the price of its parameters, so no rows need to be held out.
-    The other components stay what they are, which understates the gain; only their weights adapt.
+    All components first adapt for a few steps: what a birth is worth shows when the old component that covered its rows
+    has withdrawn to the others.
 
-    :param components: conjugate, with a ``divergence``
+    :param components: conjugate, with ``absorb`` and a ``divergence``
     :param min_gain: nats that a birth must bring; its stick costs a few
+    :param steps: of coordinate ascent before the judgement
     """
 
     components: torch.nn.Module
     min_gain: float = 5.0
+    steps: int = 15
 
     def propose(self, usage: Usage) -> int:
         return 1
@@ -49,13 +52,17 @@ class BoundRule:
     @torch.no_grad()
     def accept(self, newborns: Newborns) -> bool:
         newborns.require_data()
-        assert newborns.log_weights is not None
-        log_prob = self.components().log_prob(newborns.data.unsqueeze(-2))  # (N, K + new)
-        others = log_prob[:, : len(newborns.log_weights)]
-        before = torch.logsumexp(_reweighted(others, newborns.log_weights) + others, -1).sum()
+        rows, old = newborns.data, newborns.log_weights
+        assert old is not None
+        log_prob = self.components().log_prob(rows.unsqueeze(-2))  # (N, K + new)
+        before = torch.logsumexp(_reweighted(log_prob[:, : len(old)], old) + log_prob[:, : len(old)], -1).sum()
+        before = before - self.components.divergence()[: len(old)].sum()
         weights = _reweighted(log_prob, newborns.trial_weights(len(newborns.index) / log_prob.shape[1]))
-        price = self.components.divergence()[list(newborns.index)].sum()
-        after = torch.logsumexp(weights + log_prob, -1).sum() - price
+        for _ in range(self.steps):
+            shares = torch.softmax(weights + log_prob, -1)
+            self.components.absorb(rows, shares)
+            log_prob, weights = self.components().log_prob(rows.unsqueeze(-2)), torch.log(shares.mean(0) + 1e-12)
+        after = torch.logsumexp(weights + log_prob, -1).sum() - self.components.divergence().sum()
         return float(after - before) > self.min_gain
 
 
