@@ -39,7 +39,8 @@ class StickBreakingDecoder(PyroModule):
         self.network = nn.Sequential(nn.Linear(num_components, hidden), nn.ReLU(), nn.Linear(hidden, num_pixels))
 
     def logits(self, sticks: Tensor) -> Tensor:
-        return self.network(log_stick_breaking(sticks, remainder=True).exp())
+        weights = log_stick_breaking(sticks, remainder=True).exp()
+        return self.network(self.num_components * weights)  # of order one, as layers expect
 
     def forward(self, images: Tensor, population: int) -> None:
         pyro.module("decoder", self)
@@ -77,9 +78,9 @@ class Args:
     alpha: float = 5.0
     """concentration of the prior: higher uses more dimensions"""
     hidden: int = 128
-    epochs: int = 150
+    epochs: int = 100
     batch_size: int = 200
-    learning_rate: float = 3e-3
+    learning_rate: float = 5e-3
     seed: int = 0
     out: Path = Path("out/stick_breaking_autoencoder")
     """folder for results"""
@@ -125,7 +126,7 @@ def figure(decoder, encoder, images: Tensor, results: dict, path: Path) -> None:
     rebuilt = torch.sigmoid(decoder.logits(sticks))
     drawn = torch.sigmoid(decoder.logits(gem_sticks(decoder.alpha, decoder.num_components - 1).sample((len(images),))))
     with plotting.style():
-        fig = plotting.plt.figure(figsize=(10, 4.2), layout="constrained")
+        fig = plotting.plt.figure(figsize=(10, 3.4), layout="constrained")
         left, right = fig.subfigures(1, 2, width_ratios=[1.5, 1])
         axes = left.subplots(3, len(images))
         for row, (name, pictures) in zip(
