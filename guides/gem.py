@@ -123,6 +123,18 @@ class GrowableGEM(Growable, PyroModule):
         mean = self.sticks().mean_stick.clamp(torch.finfo(self.log_a.dtype).tiny, 1 - 1e-7)
         return log_stick_breaking(torch.logit(mean), self.remainder)
 
+    @torch.no_grad()
+    def assign(self, log_weights: Tensor) -> None:
+        """Moves every stick so that the mean weights are these, each as sure of itself as before in its shape a.
+
+        :param log_weights: ``(K,)``, summing to less than one
+        """
+        check(not self.remainder, "a nonparametric prior to assign weights to", "a truncated one")
+        check(len(log_weights) == len(self.log_a), f"{len(self.log_a)} weights", len(log_weights))
+        keep = torch.arange(len(log_weights), device=log_weights.device)
+        sticks, _ = _kept_sticks(torch.exp(log_weights), keep)
+        self.log_b.copy_(_solve_log_b(self.log_a, sticks.clamp(max=1 - 1e-6)))
+
     def forward(self) -> Tensor:
         if self.concentration is not None:
             self.concentration()

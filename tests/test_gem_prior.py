@@ -95,6 +95,18 @@ def test_growth_leaves_weights_and_their_prior_alone():
     assert torch.equal(long.concentration0[:3], short.concentration0)
 
 
+def test_assigned_weights_are_the_mean_weights():
+    gem = GrowableGEM(3)
+    with torch.no_grad():
+        gem.log_a.copy_(torch.tensor([0.0, 1.0, 2.0]))
+    expected = torch.tensor([0.2, 0.65, 0.1])
+    gem.assign(expected.log())
+    assert_close(gem.mean_log_weights().exp(), expected, rtol=1e-3, atol=1e-5)
+    assert torch.equal(gem.log_a, torch.tensor([0.0, 1.0, 2.0]))
+    with pytest.raises(ValueError, match="3 weights"):
+        gem.assign(torch.zeros(2))
+
+
 def step(model, guide, optimizer, *arguments, **elbo):
     optimizer.zero_grad()
     with pyro.get_param_store().scope():

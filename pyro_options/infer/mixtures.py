@@ -214,7 +214,16 @@ class MixtureTrainer:
             event = self.growth.step(self.optimizer, now, given_weights, self.rows, weights)
         if event.num_born:
             self.history.growth_steps.append(now)
+            self._reweight()
         return event.num_born > 0
+
+    @torch.no_grad()
+    def _reweight(self) -> None:
+        """Gives components the weights they were judged by; a newborn would starve before its stick has caught up."""
+        log_prob = self.model.components().log_prob(self.rows.unsqueeze(-2))
+        log_weights = _reweighted(log_prob, torch.zeros_like(log_prob[0]), steps=30)
+        N = torch.tensor(float(len(self.rows)))
+        self.guide.weights.assign(log_weights + torch.log(N / (N + 1)).to(log_weights))
 
     @torch.no_grad()
     def simplify(self) -> int:
