@@ -23,6 +23,19 @@ def _solve_log_b(log_a: Tensor, mean: Tensor) -> Tensor:
     return (low + high) / 2
 
 
+def _with_mean(log_a: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+    r"""log a and log b of Kumaraswamy sticks with the given mean, a changed where it must be.
+
+    Near one a small a would take a tiny b, and 1 - v values as small as exp(-1/b): the divergence from the prior would
+    be hundreds of nats. With :math:`a \ge m / (1-m)` b stays near one or above. Far from one a large a would take a b
+    that no float holds, because :math:`m^a` is about 1 / b.
+    """
+    mean = mean.clamp(torch.finfo(mean.dtype).tiny, 1 - 1e-6)
+    largest = torch.log(-0.75 * _LOG_B_RANGE[1] / torch.log(mean))
+    log_a = torch.minimum(torch.maximum(log_a, torch.logit(mean)), largest)
+    return log_a, _solve_log_b(log_a, mean)
+
+
 def _kept_sticks(weights: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
     """The sticks that give the components ``keep`` the weights they had, and which of them need no change.
 
@@ -107,9 +120,9 @@ class GrowableGEM(Growable, PyroModule):
         check(not self.remainder, "a nonparametric prior to change K", "a truncated one", 'Use prior="gem".')
         mean, unmoved = _kept_sticks(torch.exp(self.mean_log_weights()), keep)
         log_a, log_b = self.log_a.index_select(0, keep), self.log_b.index_select(0, keep)
+        moved_a, moved_b = _with_mean(log_a, mean)
         # Sticks that still follow the same ones keep their value to the bit.
-        log_b = torch.where(unmoved, log_b, _solve_log_b(log_a, mean))
-        return {"log_a": log_a, "log_b": log_b}
+        return {"log_a": torch.where(unmoved, log_a, moved_a), "log_b": torch.where(unmoved, log_b, moved_b)}
 
     def inherit(self, child, parent, noise):
         """A new stick breaks what is left, whoever its parent: weights are not inherited."""
@@ -125,7 +138,7 @@ class GrowableGEM(Growable, PyroModule):
 
     @torch.no_grad()
     def assign(self, log_weights: Tensor) -> None:
-        """Moves every stick so that the mean weights are these, each as sure of itself as before in its shape a.
+        """Moves every stick so that the mean weights are these.
 
         :param log_weights: ``(K,)``, summing to less than one
         """
@@ -133,7 +146,8 @@ class GrowableGEM(Growable, PyroModule):
         check(len(log_weights) == len(self.log_a), f"{len(self.log_a)} weights", len(log_weights))
         keep = torch.arange(len(log_weights), device=log_weights.device)
         sticks, _ = _kept_sticks(torch.exp(log_weights), keep)
-        self.log_b.copy_(_solve_log_b(self.log_a, sticks.clamp(max=1 - 1e-6)))
+        for parameter, value in zip((self.log_a, self.log_b), _with_mean(self.log_a, sticks)):
+            parameter.copy_(value)
 
     def forward(self) -> Tensor:
         if self.concentration is not None:

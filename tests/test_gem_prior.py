@@ -102,9 +102,23 @@ def test_assigned_weights_are_the_mean_weights():
     expected = torch.tensor([0.2, 0.65, 0.1])
     gem.assign(expected.log())
     assert_close(gem.mean_log_weights().exp(), expected, rtol=1e-3, atol=1e-5)
-    assert torch.equal(gem.log_a, torch.tensor([0.0, 1.0, 2.0]))
     with pytest.raises(ValueError, match="3 weights"):
         gem.assign(torch.zeros(2))
+
+
+@pytest.mark.parametrize(
+    "move", [lambda gem: gem.assign(torch.tensor([0.5, 0.4995]).log()), lambda gem: permute([gem], [1, 0])]
+)
+def test_a_stick_near_one_does_not_cost_hundreds_of_nats(move):
+    """The last of a few components that share all the mass."""
+    gem = GrowableGEM(2)
+    with torch.no_grad():
+        gem.log_a.copy_(torch.tensor([0.0, 7.0]))
+        gem.log_b.copy_(torch.tensor([0.0, 0.0]))
+    move(gem)
+    prior = gem_sticks(torch.tensor(1.0), 2)
+    assert kl_divergence(gem.sticks().to_event(1), prior) < 20
+    assert gem.mean_log_weights().exp().sum().item() == pytest.approx(0.9995, abs=2e-4)
 
 
 def step(model, guide, optimizer, *arguments, **elbo):
