@@ -2,11 +2,14 @@
 
 from .amortized import Relaxed, ScoreFunction, StraightThrough
 from .exact import Exact
-from .gem import GrowableGEM, PointGEM, UniformWeights, weights_guide
+from .gem import GammaConcentration, GrowableGEM, PointGEM, UniformWeights, weights_guide
+from .mixture import MixtureWeights
 
 __all__ = [
     "Exact",
+    "GammaConcentration",
     "GrowableGEM",
+    "MixtureWeights",
     "PointGEM",
     "Relaxed",
     "ScoreFunction",

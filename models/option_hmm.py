@@ -23,7 +23,8 @@ class OptionHMM(PyroModule):
 
     :param policy: low-level policies, ``policy(states, path, mask)`` a distribution over actions
     :param termination: ``termination(states)`` gives logit ψ, ``(N, T, K)``
-    :param prior: ``gem`` (nonparametric, K may grow), ``truncated`` (K fixed) or ``uniform``
+    :param prior: ``gem`` (nonparametric, K may grow), ``truncated`` (K fixed), ``uniform``, or a module such as
+        :class:`GEM` that takes K and returns log η
     :param alpha: initial concentration of the stick-breaking prior
     :param termination_cost: nats that a path pays for each termination, see
         :class:`~pyro_options.distributions.TiltedPath`; 0 is the paper's model
@@ -35,7 +36,7 @@ class OptionHMM(PyroModule):
         self,
         policy: nn.Module,
         termination: nn.Module,
-        prior: str = "gem",
+        prior: str | PyroModule = "gem",
         alpha: float = 1.0,
         termination_cost: float = 0.0,
     ):
@@ -46,9 +47,10 @@ class OptionHMM(PyroModule):
             f"{policy.num_options} and {termination.num_options}",
         )
         self.policy, self.termination = policy, termination
-        self.high_level = high_level_prior(prior, alpha)
+        self.high_level = high_level_prior(prior, alpha) if isinstance(prior, str) else prior
         check(termination_cost >= 0, "a termination cost >= 0", termination_cost)
-        self.prior, self.termination_cost = prior, termination_cost
+        self.prior = prior if isinstance(prior, str) else type(prior).__name__
+        self.termination_cost = termination_cost
 
     @property
     def num_options(self) -> int:

@@ -133,3 +133,36 @@ def recovered_options(ax: Axes, needed: list[int], recovered: list[int], success
     ax.plot(line, line + 1, color="0.6", linewidth=1, linestyle="--", label=r"$K = n_V + 1$")
     ax.set(xlabel=r"vocabulary size $n_V$", ylabel="options K", xticks=sorted(set(needed)))
     ax.legend(loc="upper left", fontsize=8)
+
+
+def component_counts(ax: Axes, probabilities: Tensor, truth: int | None = None) -> None:
+    """The posterior over the number of components in use.
+
+    :param probabilities: of 0, 1, 2, … components
+    """
+    numbers = np.arange(len(probabilities))
+    ax.bar(numbers, probabilities.numpy(), color=PALETTE[0], width=0.8)
+    if truth is not None:
+        ax.axvline(truth, color=PALETTE[5], linestyle="--", linewidth=1.5, label=f"truth: {truth}")
+        ax.legend(loc="upper left")
+    seen = numbers[probabilities.numpy() > 0]
+    ax.set(xlabel="components in use", ylabel="posterior probability", title="How many?", ylim=(0, 1.05))
+    ax.set_xlim(seen.min() - 3, seen.max() + 3)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def clusters(ax: Axes, rows: Tensor, labels: Tensor, means: Tensor, covariances: Tensor) -> None:
+    """Rows in two dimensions, coloured by component, with the ellipses that hold nine tenths of each component.
+
+    :param rows: ``(N, 2)``
+    :param labels: ``(N,)``
+    :param means: ``(K, 2)``
+    :param covariances: ``(K, 2, 2)``
+    """
+    ax.scatter(rows[:, 0].numpy(), rows[:, 1].numpy(), s=6, c=[option_color(int(k)) for k in labels], linewidths=0)
+    circle = np.stack([np.cos(np.linspace(0, 2 * np.pi, 100)), np.sin(np.linspace(0, 2 * np.pi, 100))])
+    for k in labels.unique().tolist():
+        values, vectors = np.linalg.eigh(covariances[k].numpy())
+        ellipse = vectors @ (np.sqrt(4.605 * values)[:, None] * circle) + means[k].numpy()[:, None]
+        ax.plot(*ellipse, color=option_color(k), linewidth=1.5)
+    ax.set_aspect("equal", "datalim")

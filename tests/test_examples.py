@@ -45,6 +45,9 @@ TINY = {
         *("--seeds", "0", "--arms", "none", "ddo@2", "--game", "Freeway", "--num-episodes", "3"),
         *("--episode-steps", "30", "--epochs", "1", "--checkpoint-every", "1024", "--no-progress"),
     ],
+    "dp_mixture.py": ["--num-clusters", "2", "--num-rows", "60", "--patience", "1"],
+    "cued_options.py": ["--epochs", "1", "--num-episodes", "10", "--num-cues", "2"],
+    "stick_breaking_autoencoder.py": ["--epochs", "1", "--num-components", "5", "--hidden", "8"],
 }
 
 
@@ -147,6 +150,32 @@ def test_atari_ppo_learns_from_pixels_while_skills_read_ram(atari_ppo, tmp_path,
 def test_atari_ppo_refuses_an_unknown_arm(atari_ppo):
     with pytest.raises(ValueError, match="magic@3"):
         atari_ppo.Args(arms=("none", "magic@3"))
+
+
+def test_dp_mixture(tmp_path):
+    done = run("dp_mixture.py", *TINY["dp_mixture.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["num_clusters"] == 2 and 1 <= results["used_components_mode"] <= results["num_components"]
+    assert results["used_components_interval"][0] <= results["used_components_interval"][1]
+    assert (tmp_path / "dp_mixture.png").stat().st_size > 10_000
+
+
+def test_cued_options(tmp_path):
+    done = run("cued_options.py", *TINY["cued_options.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert set(results) == {"plain η", "η(s)", "guessing"} and results["η(s)"]["held_out_nats_per_segment"] < 0
+    assert (tmp_path / "cued_options.png").stat().st_size > 10_000
+
+
+def test_stick_breaking_autoencoder(tmp_path):
+    name = "stick_breaking_autoencoder"
+    done = run(f"{name}.py", *TINY[f"{name}.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert sum(results["mean_weights"]) == pytest.approx(1, abs=1e-3) and results["elbo_held_out"] < 0
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
 
 
 @pytest.mark.slow

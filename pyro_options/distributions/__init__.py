@@ -1,6 +1,8 @@
 """Log-space densities: sticks, option paths, and the actions they explain."""
 
 from .autoregressive_path import AutoregressivePath, RelaxedAutoregressivePath, StraightThroughPath
+from .mixture import Mixture
+from .normal_wishart import BeliefGaussian, NormalWishart
 from .option_actions import CategoricalActions, GaussianActions, OptionActions
 from .option_path import MarginalActions, OptionPath, PathPosterior, encode_path
 from .sticks import (
@@ -15,11 +17,14 @@ from .tilted_path import TiltedPath
 
 __all__ = [
     "AutoregressivePath",
+    "BeliefGaussian",
     "CategoricalActions",
     "GaussianActions",
     "LogitBeta",
     "LogitKumaraswamy",
     "MarginalActions",
+    "Mixture",
+    "NormalWishart",
     "OptionActions",
     "OptionPath",
     "PathPosterior",

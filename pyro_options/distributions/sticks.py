@@ -125,9 +125,22 @@ class LogitBeta(TorchDistribution):
         return c1 * logsigmoid(value) + c0 * logsigmoid(-value) - log_normalizer
 
 
-def gem_sticks(alpha: Tensor, num_sticks: int) -> TorchDistribution:
-    """The GEM(alpha) prior over the logits of its first ``num_sticks`` sticks, as one event."""
-    return LogitBeta(torch.ones_like(alpha), alpha).expand([num_sticks]).to_event(1)
+def gem_sticks(alpha: Tensor, num_sticks: int, discount: Tensor | None = None) -> TorchDistribution:
+    r"""The GEM(α) prior over the logits of its first ``num_sticks`` sticks, as one event.
+
+    .. math:: v_k \sim \mathrm{Beta}(1-d, \alpha + kd), \qquad k = 1, 2, \ldots
+
+    :param alpha: concentration, of any batch shape
+    :param discount: d in [0, 1), of the same shape. Above 0 this is the Pitman-Yor process, whose weights fall like a
+        power of their rank instead of geometrically; without it sticks are Beta(1, α)
+    """
+    alpha = alpha.unsqueeze(-1)
+    shape = alpha.shape[:-1] + (num_sticks,)
+    if discount is None:
+        return LogitBeta(torch.ones_like(alpha), alpha).expand(shape).to_event(1)
+    discount = discount.unsqueeze(-1)
+    rank = torch.arange(1, num_sticks + 1, dtype=alpha.dtype, device=alpha.device)
+    return LogitBeta(1 - discount, alpha + rank * discount).expand(shape).to_event(1)
 
 
 def log_stick_breaking(logits: Tensor, remainder: bool = False) -> Tensor:

@@ -1,0 +1,114 @@
+"""Find clusters without being told how many: a Dirichlet-process mixture that grows from one component.
+
+Run it with::
+
+    python examples/dp_mixture.py
+    python examples/dp_mixture.py --num-clusters 20 --covariance diagonal
+
+It prints a table and writes ``results.json`` and ``dp_mixture.png`` (the clusters, K over training, and the posterior
+over how many are in use) to ``--out``.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+import tyro
+
+from pyro_options import plotting
+from pyro_options.component_counts import component_counts
+from pyro_options.guides import GammaConcentration, GrowableGEM, MixtureWeights
+from pyro_options.infer.mixtures import MixtureConfig, MixtureTrainer
+from pyro_options.models import GEM, DPMixture
+from pyro_options.nn import GaussianComponents
+
+
+@dataclass(frozen=True)
+class Args:
+    """Cluster points in the plane."""
+
+    num_clusters: int = 8
+    """of the data; the model does not know"""
+    num_rows: int = 800
+    covariance: Literal["full", "diagonal"] = "full"
+    discount: float = 0.0
+    """above 0 the prior is a Pitman-Yor process"""
+    seed: int = 0
+    patience: int = 4
+    """refused births in a row after which growth is over"""
+    out: Path = Path("out/dp_mixture")
+    """folder for results"""
+
+
+def make_clusters(num_clusters: int, num_rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Elongated clusters on a sunflower's spiral: rows ``(N, 2)`` and the cluster of each."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(num_clusters, (num_rows,), generator=generator)
+    turn = math.pi * (3 - math.sqrt(5)) * torch.arange(num_clusters)
+    radius = 4 * torch.arange(1, num_clusters + 1).sqrt()
+    centres = torch.stack([radius * turn.cos(), radius * turn.sin()], -1)
+    angles = torch.rand(num_clusters, generator=generator) * math.pi
+    noise = torch.randn(num_rows, 2, generator=generator) * torch.tensor([1.2, 0.4])
+    c, s = angles[labels].cos(), angles[labels].sin()
+    rotated = torch.stack([c * noise[:, 0] - s * noise[:, 1], s * noise[:, 0] + c * noise[:, 1]], -1)
+    return centres[labels] + rotated, labels
+
+
+def figure(trainer: MixtureTrainer, counts, truth: int, path: Path) -> None:
+    model, log_weights = trainer.model, trainer.guide.weights.mean_log_weights().detach()
+    labels = model.labels(trainer.rows, log_weights)
+    history = trainer.history
+    with plotting.style():
+        fig = plotting.plt.figure(figsize=(10, 5.2), layout="constrained")
+        axes = fig.subplot_mosaic([["clusters", "growth"], ["clusters", "counts"]], width_ratios=[1.5, 1])
+        components = model.components
+        plotting.clusters(axes["clusters"], trainer.rows, labels, components.means(), components.covariances())
+        axes["clusters"].set_title("Clusters found, from one component")
+        plotting.growth_timeline(axes["growth"], history.num_components, history.growth_steps, truth)
+        axes["growth"].set(xlabel="step", ylabel="components K")
+        texts = [f"clusters in the data: {truth}", "a component is born", "K"]
+        handles, _ = axes["growth"].get_legend_handles_labels()
+        axes["growth"].legend(handles, texts[::-1][: len(handles)], loc="lower right", fontsize=8)
+        plotting.component_counts(axes["counts"], counts.probabilities, truth)
+        fig.savefig(path)
+        plotting.plt.close(fig)
+
+
+def main(args: Args) -> dict:
+    torch.set_num_threads(1)
+    args.out.mkdir(parents=True, exist_ok=True)
+    rows, truth = make_clusters(args.num_clusters, args.num_rows, args.seed)
+    prior = GEM(discount=args.discount, alpha_prior=(1.0, 1.0))
+    model = DPMixture(GaussianComponents(rows, covariance=args.covariance), prior)
+    guide = MixtureWeights(GrowableGEM(1, concentration=GammaConcentration()))
+    trainer = MixtureTrainer(model, guide, rows, MixtureConfig(patience=args.patience, seed=args.seed))
+    history = trainer.run()
+    log_weights = guide.weights.mean_log_weights().detach()
+    counts = component_counts(model, guide, rows, num_draws=200, min_points=2)
+    labels = model.labels(rows, log_weights)
+    alpha = guide.weights.concentration.distribution()
+    results = {
+        "num_clusters": args.num_clusters,
+        "num_components": model.num_components,
+        "used_components_mode": counts.mode,
+        "used_components_interval": counts.interval(),
+        "pure_clusters": sum(len(labels[truth == k].unique()) == 1 for k in range(args.num_clusters)),
+        "log_likelihood": float(model.predictive_log_prob(rows, log_weights).mean()),
+        "alpha_mean": alpha.mean.item(),
+        "alpha_sd": alpha.stddev.item(),
+        "steps": len(history.elbo),
+        "growth_steps": history.growth_steps,
+        "seconds": history.seconds,
+    }
+    (args.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    figure(trainer, counts, args.num_clusters, args.out / "dp_mixture.png")
+    for key, value in results.items():
+        print(f"{key:<26}{value}")
+    return results
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))

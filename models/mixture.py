@@ -1,0 +1,65 @@
+"""Dirichlet-process mixtures."""
+
+import pyro
+import torch
+from pyro.nn import PyroModule
+from torch import Tensor, nn
+
+from pyro_options.distributions import Mixture
+from pyro_options.errors import check
+
+from .high_level import high_level_prior
+
+
+class DPMixture(PyroModule):
+    r"""Rows of data from a mixture with a stick-breaking prior over its weights.
+
+    .. math:: p(\eta)\prod_k p(\theta_k)\prod_i \sum_k \eta_k\,p(x_i\mid\theta_k)
+
+    The component of each row is summed out. The components hold a conjugate belief :math:`q(\theta_k)` about their
+    parameters; rows see them through :math:`\exp E_q\log p(x\mid\theta_k)`, which with the site ``components``,
+    :math:`-\mathrm{KL}(q\Vert p)`, is a lower bound on the evidence, tight when components do not overlap.
+
+    Sites: ``sticks``, ``components``, and ``rows`` in the plate ``data``.
+
+    :param components: growable, a :class:`~pyro_options.nn.GaussianComponents` or
+        :class:`~pyro_options.nn.CountComponents`
+    :param prior: ``gem`` (nonparametric, K may grow), ``truncated`` (K fixed), or a module such as :class:`GEM`
+    :param alpha: initial concentration of the stick-breaking prior
+    """
+
+    def __init__(self, components: nn.Module, prior: str | PyroModule = "gem", alpha: float = 1.0):
+        super().__init__()
+        self.components = components
+        self.high_level = high_level_prior(prior, alpha) if isinstance(prior, str) else prior
+
+    @property
+    def num_components(self) -> int:
+        return self.components.num_components
+
+    def forward(self, rows: Tensor, population: int | None = None) -> Tensor:
+        """:param population: number of rows that a minibatch stands for"""
+        components = self.components
+        log_weights = self.high_level(components.num_components)  # (K,)
+        pyro.factor("components", -components.divergence().sum())
+        size = len(rows) if population is None else population
+        with pyro.plate("data", size, subsample=torch.arange(len(rows), device=rows.device)):
+            return pyro.sample("rows", Mixture(log_weights, components()), obs=rows)
+
+    @torch.no_grad()
+    def predictive_log_prob(self, rows: Tensor, mean_log_weights: Tensor) -> Tensor:
+        """Log-density of new rows, ``(N,)``: parameters integrated out, leftover mass left to the unborn.
+
+        :param mean_log_weights: log E[η] from the guide ``(K,)``
+        """
+        total = float(mean_log_weights.exp().sum())
+        check(total <= 1 + 1e-4, "weights that sum to at most one", total)
+        born = Mixture(mean_log_weights, self.components.predictive()).log_prob(rows)
+        log_left = torch.log(torch.tensor(max(1 - total, 1e-30))).to(born)
+        unborn = self.components.prior_predictive().log_prob(rows.unsqueeze(-2)).squeeze(-1)
+        return torch.logaddexp(born, log_left + unborn)
+
+    @torch.no_grad()
+    def labels(self, rows: Tensor, mean_log_weights: Tensor) -> Tensor:
+        """The most probable component of each row ``(N,)``."""
+        return Mixture(mean_log_weights, self.components()).responsibilities(rows).argmax(-1)

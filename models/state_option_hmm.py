@@ -1,0 +1,76 @@
+"""Options that are chosen by the state."""
+
+import pyro
+import torch
+from pyro import distributions as dist
+from pyro.nn import PyroModule
+from torch import Tensor, nn
+
+from pyro_options.data import Trajectories
+from pyro_options.distributions.state_path import StatePath
+from pyro_options.errors import check
+from pyro_options.nn import GrowableHeads, option_heads
+
+from .option_hmm import OptionHMM
+
+
+class _Tilt(GrowableHeads):
+    """Linear preferences of each option for states; a new option starts with none."""
+
+    def __init__(self, state_dim: int, num_options: int):
+        super().__init__(state_dim, num_options, 1)
+        nn.init.zeros_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def fresh(self, name, count):
+        return torch.zeros(count, *getattr(self, name).shape[1:])
+
+
+class StateOptionHMM(OptionHMM):
+    r"""An :class:`OptionHMM` whose high-level policy sees the state.
+
+    .. math:: \eta_k(s) = \frac{\eta_k\,e^{w_k\cdot s + c_k}}{\sum_l \eta_l\,e^{w_l\cdot s + c_l} + 1 - \sum_l\eta_l}
+
+    Options not yet born have no preference, and neither has a new one: it takes its share of what nobody has, in every
+    state, and growing changes no weight that exists. Preferences have a Normal prior (site ``tilt``).
+
+    :param policy: low-level policies, as for :class:`OptionHMM`
+    :param termination: logit ψ, as for :class:`OptionHMM`
+    :param state_dim: size of a state
+    :param tilt_scale: standard deviation of the prior over w and c
+    """
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        termination: nn.Module,
+        state_dim: int,
+        prior: str | PyroModule = "gem",
+        alpha: float = 1.0,
+        tilt_scale: float = 5.0,
+    ):
+        super().__init__(policy, termination, prior, alpha)
+        check(tilt_scale > 0, "tilt_scale > 0", tilt_scale)
+        self.tilt, self.tilt_scale = _Tilt(state_dim, policy.num_options), tilt_scale
+
+    def state_log_weights(self, log_weights: Tensor, states: Tensor) -> Tensor:
+        """log η_k(s), ``(..., T, K)``."""
+        tilted = log_weights + self.tilt(states).squeeze(-1)
+        left = (1 - torch.exp(log_weights).sum(-1)).clamp(min=torch.finfo(tilted.dtype).tiny)
+        return tilted - torch.logaddexp(torch.logsumexp(tilted, -1, keepdim=True), torch.log(left))
+
+    def path(self, log_weights: Tensor, episodes: Trajectories) -> StatePath:
+        log_weights = self.state_log_weights(log_weights, episodes.states)
+        return StatePath(log_weights, self.termination(episodes.states), episodes.mask)
+
+    def forward(self, episodes: Trajectories):
+        policy, mask = self.policy, episodes.mask
+        log_weights = self.high_level(policy.num_options)  # (K,)
+        tilt = torch.cat([self.tilt.weight.flatten(), self.tilt.bias.flatten()])
+        pyro.factor("tilt", dist.Normal(torch.zeros_like(tilt), self.tilt_scale).log_prob(tilt).sum())
+        actions, termination_logits = option_heads(policy, self.termination, episodes.states)
+        log_weights = self.state_log_weights(log_weights, episodes.states)  # (N, T, K)
+        index = torch.arange(len(episodes), device=episodes.states.device)
+        with pyro.plate("episodes", episodes.population, subsample=index):
+            path = pyro.sample("path", StatePath(log_weights, termination_logits, mask).has_rsample_(True))
+            return pyro.sample("actions", actions(path, mask), obs=episodes.actions)

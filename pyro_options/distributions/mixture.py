@@ -1,0 +1,65 @@
+"""Rows of data with the component that made each summed out."""
+
+from typing import ClassVar
+
+import torch
+from pyro.distributions import TorchDistribution
+from torch import Tensor
+
+
+class Mixture(TorchDistribution):
+    r"""A mixture whose weights may leave mass to components not yet born.
+
+    .. math:: \log p(x) = \log \sum_k \eta_k\,p_k(x)
+
+    :param log_weights: log η, shape ``(K,)``, summing to at most one
+    :param components: a distribution of batch shape ``(K,)``: :math:`p_k`
+    """
+
+    arg_constraints: ClassVar[dict] = {}
+
+    def __init__(self, log_weights, components, batch_shape=torch.Size(), validate_args=None):
+        K = log_weights.shape[-1]
+        if log_weights.dim() != 1 or components.batch_shape != (K,):
+            raise ValueError(
+                f"Expected log_weights (K,) and components of batch shape (K,) but got {tuple(log_weights.shape)} and "
+                f"{tuple(components.batch_shape)}."
+            )
+        self.log_weights, self.components = log_weights, components
+        super().__init__(torch.Size(batch_shape), components.event_shape, validate_args=False)
+
+    @property
+    def num_components(self) -> int:
+        return self.log_weights.shape[-1]
+
+    @property
+    def support(self):
+        return self.components.support
+
+    def expand(self, batch_shape, _instance=None):
+        return Mixture(self.log_weights, self.components, batch_shape)
+
+    def component_log_prob(self, value: Tensor) -> Tensor:
+        """``(..., K)`` log p_k(x)."""
+        return self.components.log_prob(value.unsqueeze(-1 - len(self.event_shape)))
+
+    def responsibilities(self, value: Tensor) -> Tensor:
+        """``(..., K)`` p(component = k | x)."""
+        return torch.softmax(self.log_weights + self.component_log_prob(value), -1)
+
+    def log_prob(self, value):
+        return torch.logsumexp(self.log_weights + self.component_log_prob(value), -1)
+
+    def weighed(self, value: Tensor):
+        """The log-probability of ``value`` as a function of the log weights alone; all else is computed here."""
+        log_prob = self.component_log_prob(value)
+        return lambda log_weights: torch.logsumexp(log_weights + log_prob, -1)
+
+    def sample(self, sample_shape=torch.Size()):
+        """Rows from the components that exist."""
+        with torch.no_grad():
+            shape = self._extended_shape(sample_shape)[: len(sample_shape) + len(self.batch_shape)]
+            chosen = torch.distributions.Categorical(logits=self.log_weights, validate_args=False).sample(shape)
+            rows = self.components.sample(shape)  # (..., K, event)
+            index = chosen.reshape(shape + (1,) * (1 + len(self.event_shape)))
+            return rows.gather(len(shape), index.expand(shape + (1,) + self.event_shape)).squeeze(len(shape))

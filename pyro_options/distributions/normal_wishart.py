@@ -1,0 +1,119 @@
+"""What is known about the mean and precision of Gaussians, and what that says of data."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from pyro.distributions import TorchDistribution
+from torch import Tensor
+from torch.distributions import constraints
+
+
+def _whiten(loc: Tensor, log_diagonal: Tensor, upper: Tensor, value: Tensor) -> Tensor:
+    """``R (x - m)`` with ``R = diag(exp(log_diagonal)) (I + triu(upper, 1))``, for vectors in the last dimension."""
+    centred = value - loc
+    return torch.exp(log_diagonal) * (centred + (torch.triu(upper, 1) @ centred.unsqueeze(-1)).squeeze(-1))
+
+
+@dataclass(frozen=True)
+class NormalWishart:
+    r"""A belief about Gaussians: :math:`\Lambda\sim W(R^\top R/\nu, \nu)`, :math:`\mu\sim N(m, (\kappa\Lambda)^{-1})`.
+
+    The precision is known by its mean :math:`E\Lambda = R^\top R`, with R upper triangular. Leading dimensions are
+    independent Gaussians.
+    """
+
+    loc: Tensor  # (..., D) m
+    log_diagonal: Tensor  # (..., D) logarithm of the diagonal of R
+    upper: Tensor  # (..., D, D) R over its diagonal, one row at a time; only what is above the diagonal counts
+    kappa: Tensor  # (...) how many observations of the mean
+    nu: Tensor  # (...) how many of the precision, over D - 1
+
+    @property
+    def size(self) -> int:
+        return self.loc.shape[-1]
+
+    @property
+    def log_det(self) -> Tensor:
+        """log \\|E Λ\\|"""
+        return 2 * self.log_diagonal.sum(-1)
+
+    @property
+    def log_det_shift(self) -> Tensor:
+        """E log \\|Λ\\| - log \\|E Λ\\|, below zero."""
+        order = torch.arange(self.size, dtype=self.nu.dtype, device=self.nu.device)
+        digammas = torch.digamma((self.nu.unsqueeze(-1) - order) / 2).sum(-1)
+        return digammas + self.size * (math.log(2) - torch.log(self.nu))
+
+    def distance(self, value: Tensor) -> Tensor:
+        """Squared Mahalanobis distance from m under E Λ."""
+        return (_whiten(self.loc, self.log_diagonal, self.upper, value) ** 2).sum(-1)
+
+    def expected_log_prob(self, value: Tensor) -> Tensor:
+        """E log N(x; μ, Λ)."""
+        D = self.size
+        log_det = self.log_det + self.log_det_shift - D * math.log(2 * math.pi)
+        return 0.5 * (log_det - D / self.kappa - self.distance(value))
+
+    def predictive_log_prob(self, value: Tensor) -> Tensor:
+        """log E N(x; μ, Λ), a Student's t."""
+        D, dof = self.size, self.nu - self.size + 1
+        shrink = self.kappa / (self.kappa + 1) / self.nu  # precision of the t is dof * shrink * E Λ
+        log_det = self.log_det + D * torch.log(shrink)
+        normalizer = torch.lgamma((dof + D) / 2) - torch.lgamma(dof / 2) + 0.5 * (log_det - D * math.log(math.pi))
+        return normalizer - 0.5 * (dof + D) * torch.log1p(shrink * self.distance(value))
+
+    def divergence(self, loc: Tensor, log_scale: Tensor, kappa: Tensor, nu: Tensor) -> Tensor:
+        r"""KL to a prior with precision :math:`W(I/s, \nu_0)` and mean :math:`N(m_0, (\kappa_0\Lambda)^{-1})`.
+
+        :param log_scale: log s, the scatter that the prior expects
+        """
+        D = self.size
+        R = torch.exp(self.log_diagonal).unsqueeze(-1) * (torch.triu(self.upper, 1) + torch.eye(D).to(self.upper))
+        ratio = kappa / self.kappa
+        mean = 0.5 * (D * (ratio - 1 - torch.log(ratio)) + kappa * self.distance(loc))
+        scatter = torch.exp(log_scale) * (R**2).sum((-1, -2)) - self.nu * D
+        log_dets = -D * log_scale - self.log_det + D * torch.log(self.nu)
+        digammas = self.log_det_shift + D * (torch.log(self.nu) - math.log(2))
+        gammas = torch.mvlgamma(nu / 2, D) - torch.mvlgamma(self.nu / 2, D)
+        return mean + 0.5 * (nu * log_dets + scatter) + gammas + 0.5 * (self.nu - nu) * digammas
+
+
+class BeliefGaussian(TorchDistribution):
+    r"""A row under a :class:`NormalWishart` belief: its expected log-density, or with ``predictive`` its density.
+
+    With :math:`E_q\log N` the evidence lower bound has no noise from the parameters. A row is cut into blocks of equal
+    size with a belief each: one for a full covariance, one per entry for a diagonal one.
+
+    :param belief: leading shape ``(K, blocks)``
+    :param center: location of the units that the belief is in ``(blocks * size,)``
+    :param scale: of the same
+    """
+
+    arg_constraints: ClassVar[dict] = {}
+    support = constraints.real_vector
+
+    def __init__(self, belief: NormalWishart, center: Tensor, scale: Tensor, predictive: bool = False):
+        self.belief, self.center, self.scale, self.predictive = belief, center, scale, predictive
+        super().__init__(belief.loc.shape[:1], center.shape, validate_args=False)
+
+    def expand(self, batch_shape, _instance=None):
+        if torch.Size(batch_shape) != self.batch_shape:
+            raise NotImplementedError("A belief has one batch dimension, its components.")
+        return self
+
+    def log_prob(self, value):
+        rows = ((value - self.center) / self.scale).unflatten(-1, self.belief.loc.shape[-2:])
+        log_prob = self.belief.predictive_log_prob if self.predictive else self.belief.expected_log_prob
+        return log_prob(rows).sum(-1) - torch.log(self.scale).sum()
+
+    def sample(self, sample_shape=torch.Size()):
+        """Rows at the expected precision."""
+        belief = self.belief
+        with torch.no_grad():
+            noise = torch.randn(torch.Size(sample_shape) + belief.loc.shape, dtype=belief.loc.dtype)
+            R = torch.triu(belief.upper, 1) + torch.eye(belief.size).to(belief.upper)
+            noise = (noise.to(belief.loc) * torch.exp(-belief.log_diagonal)).unsqueeze(-1)
+            rows = belief.loc + torch.linalg.solve_triangular(R, noise, upper=True, unitriangular=True).squeeze(-1)
+            return rows.flatten(-2) * self.scale + self.center

@@ -1,0 +1,288 @@
+"""Mixtures: the distribution, the beliefs about components against exact conjugate results, the model, its growth."""
+
+import math
+
+import pyro
+import pytest
+import torch
+from pyro import poutine
+from pyro.distributions.testing.gof import multinomial_goodness_of_fit
+from pyro.infer import TraceGraph_ELBO
+from torch.distributions import Chi2, Dirichlet, MultivariateNormal, Normal, Wishart, kl_divergence
+from torch.testing import assert_close
+
+from pyro_options.distributions import Mixture, NormalWishart, logit_sticks
+from pyro_options.growth import DataBirth, EvidenceRule, grow, permute, prune
+from pyro_options.guides import GrowableGEM, MixtureWeights
+from pyro_options.handlers import GrowthMessenger
+from pyro_options.infer.mixtures import MixtureConfig, MixtureTrainer, SeedBirth
+from pyro_options.models import DPMixture
+from pyro_options.nn import CountComponents, GaussianComponents
+
+COVARIANCES = ["full", "diagonal"]
+
+
+def clusters(num_clusters=3, num_rows=60, size=2, seed=0, dtype=torch.float32):
+    """Rows ``(N, D)`` on a wide circle, and the cluster of each."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(num_rows) % num_clusters
+    angle = 2 * math.pi * labels / num_clusters
+    centre = 10 * torch.stack([angle.cos(), angle.sin(), *[torch.zeros(num_rows)] * (size - 2)], -1)
+    return (centre + torch.randn(num_rows, size, generator=generator)).to(dtype), labels
+
+
+def random_belief(size=3, batch=()):
+    return NormalWishart(
+        torch.randn(*batch, size).double(),
+        torch.randn(*batch, size).double() / 2,
+        torch.randn(*batch, size, size).double(),
+        torch.rand(batch).double() * 5 + 0.5,
+        torch.rand(batch).double() * 5 + size + 2,
+    )
+
+
+def draw(belief, number):
+    """Means and precisions from a belief."""
+    R = belief.log_diagonal.exp().unsqueeze(-1) * (torch.triu(belief.upper, 1) + torch.eye(belief.size))
+    chol = torch.linalg.inv(torch.linalg.cholesky(torch.linalg.inv(R.mT @ R / belief.nu))).mT  # of W, in Bartlett's way
+    order = torch.arange(belief.size)
+    bartlett = torch.tril(torch.randn(number, belief.size, belief.size).double(), -1)
+    bartlett = bartlett + torch.diag_embed(Chi2(belief.nu - order).sample((number,)).sqrt())
+    precision = chol @ bartlett @ bartlett.mT @ chol.mT
+    return MultivariateNormal(belief.loc, precision_matrix=belief.kappa * precision).sample(), precision
+
+
+def test_mixture_is_the_sum_over_components():
+    log_weights = torch.tensor([0.2, 0.5, 0.1]).log()
+    components = Normal(torch.tensor([0.0, 2.0, -1.0]), torch.tensor([1.0, 0.5, 2.0]))
+    x = torch.randn(7)
+    mixture = Mixture(log_weights, components).expand([7])
+    expected = sum(w * Normal(m, s).log_prob(x).exp() for w, m, s in zip([0.2, 0.5, 0.1], [0, 2, -1], [1, 0.5, 2]))
+    assert mixture.batch_shape == (7,) and mixture.num_components == 3
+    assert_close(mixture.log_prob(x), expected.log())
+    assert_close(mixture.responsibilities(x).sum(-1), torch.ones(7))
+    joint = log_weights + components.log_prob(x.unsqueeze(-1))
+    assert_close(mixture.responsibilities(x), (joint - expected.log().unsqueeze(-1)).exp())
+
+
+def test_mixture_draws_components_by_weight():
+    mixture = Mixture(torch.tensor([0.2, 0.5, 0.1]).log(), Normal(torch.tensor([0.0, 100.0, 200.0]), torch.ones(3)))
+    rows = mixture.expand([50]).sample((100,))
+    assert rows.shape == (100, 50)
+    counts = torch.bincount((rows.flatten() / 100).round().long(), minlength=3).double()
+    assert multinomial_goodness_of_fit(torch.tensor([0.25, 0.625, 0.125]).double(), counts, total_count=5000) > 1e-4
+
+
+def test_expected_and_predictive_densities_are_averages_over_the_belief():
+    belief, x = random_belief(), torch.randn(5, 3).double()
+    loc, precision = draw(belief, 20_000)
+    log_prob = MultivariateNormal(loc.unsqueeze(1), precision_matrix=precision.unsqueeze(1)).log_prob(x)  # (S, 5)
+    error = log_prob.std(0) / 20_000**0.5
+    assert ((log_prob.mean(0) - belief.expected_log_prob(x)).abs() < 4 * error).all()
+    error = log_prob.exp().std(0) / 20_000**0.5
+    assert ((log_prob.exp().mean(0) - belief.predictive_log_prob(x).exp()).abs() < 4 * error).all()
+
+
+def test_predictive_density_integrates_to_one():
+    belief = random_belief(1)
+    x = torch.sinh(torch.linspace(-14, 14, 20_001).double()).unsqueeze(-1)
+    assert torch.trapezoid(belief.predictive_log_prob(x).exp(), x.squeeze(-1)).item() == pytest.approx(1, abs=1e-5)
+
+
+def test_divergence_of_beliefs_equals_monte_carlo():
+    belief = random_belief()
+    loc0, log_scale, kappa, nu = torch.randn(3).double(), *torch.tensor([0.3, 0.7, 6.0]).double()
+    loc, precision = draw(belief, 20_000)
+    R = belief.log_diagonal.exp().unsqueeze(-1) * (torch.triu(belief.upper, 1) + torch.eye(3))
+
+    def log_prob(m, k, v, W):
+        gaussian = MultivariateNormal(m, precision_matrix=k * precision).log_prob(loc)
+        return gaussian + Wishart(v, W).log_prob(precision)
+
+    ratio = log_prob(belief.loc, belief.kappa, belief.nu, R.mT @ R / belief.nu)
+    ratio = ratio - log_prob(loc0, kappa, nu, torch.eye(3).double() / log_scale.exp())
+    actual = belief.divergence(loc0, log_scale, kappa, nu)
+    assert (ratio.mean() - actual).abs() < 4 * ratio.std() / 20_000**0.5
+
+
+def exact_evidence(rows, scatter, kappa):
+    """Marginal likelihood of standardized rows ``(N, D)`` under the normal-Wishart prior, in closed form."""
+    N, D = rows.shape
+    nu, mean = D + 2.0, rows.mean(0)
+    centred = rows - mean
+    total = scatter * torch.eye(D) + centred.T @ centred + kappa * N / (kappa + N) * torch.outer(mean, mean)
+    gammas = torch.mvlgamma(torch.tensor((nu + N) / 2).double(), D) - torch.mvlgamma(torch.tensor(nu / 2).double(), D)
+    dets = D * nu / 2 * math.log(scatter) - (nu + N) / 2 * torch.logdet(total)
+    return gammas + dets + D / 2 * math.log(kappa / (kappa + N)) - N * D / 2 * math.log(math.pi)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_absorbing_all_rows_makes_the_bound_exact(covariance):
+    """One component: the belief is the conjugate posterior, and the bound the log evidence itself."""
+    rows, _ = clusters(2, 40, 3, dtype=torch.float64)
+    components = GaussianComponents(rows, 1, covariance).double()
+    torch.nn.init.constant_(components.log_scatter, -0.5)
+    components.absorb(rows, torch.ones(len(rows), 1).double())
+    bound = components().log_prob(rows.unsqueeze(-2)).sum() - components.divergence().sum()
+    standard = (rows - rows.mean(0)) / rows.std(0)
+    blocks = [standard] if covariance == "full" else list(standard.split(1, -1))
+    exact = sum(exact_evidence(block, math.exp(-0.5), math.exp(-2.0)) for block in blocks)
+    assert_close(bound, exact - len(rows) * rows.std(0).log().sum())
+
+
+def test_absorbing_is_the_best_belief():
+    rows, _ = clusters(dtype=torch.float64)
+    components = GaussianComponents(rows, 3).double()
+    shares = torch.softmax(torch.randn(len(rows), 3).double(), -1)
+    components.absorb(rows, shares)
+    bound = (shares * components().log_prob(rows.unsqueeze(-2))).sum() - components.divergence().sum()
+    held = [getattr(components, name) for name in components.component_axes]
+    for gradient in torch.autograd.grad(bound, held):
+        assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-7)
+
+
+def test_absorbing_into_some_components_leaves_the_others_alone():
+    rows, _ = clusters()
+    components = GaussianComponents(rows, 3)
+    before = components.loc.detach().clone()
+    components.absorb(rows, torch.rand(len(rows), 1), [1])
+    assert torch.equal(components.loc[[0, 2]], before[[0, 2]]) and not torch.equal(components.loc[1], before[1])
+
+
+def test_counts_have_exact_evidence_too():
+    counts = torch.randint(4, (30, 5)).double()
+    components = CountComponents(5).double()
+    components.absorb(counts, torch.ones(30, 1).double())
+    prior, total = torch.ones(5).double(), counts.sum(0)
+    orders = (torch.lgamma(counts.sum(-1) + 1) - torch.lgamma(counts + 1).sum(-1)).sum()
+
+    def log_beta(c):
+        return torch.lgamma(c).sum() - torch.lgamma(c.sum())
+
+    bound = components().log_prob(counts.unsqueeze(-2)).sum() - components.divergence().sum()
+    assert_close(bound, orders + log_beta(prior + total) - log_beta(prior))
+    one = counts[:1]
+    expected = orders_of(one) + log_beta(prior + total + one[0]) - log_beta(prior + total)
+    assert_close(components.predictive().log_prob(one.unsqueeze(-2)).squeeze(), expected)
+    belief = Dirichlet(prior + total)
+    assert_close(components.divergence().squeeze(), kl_divergence(belief, Dirichlet(prior)))
+
+
+def orders_of(counts):
+    return (torch.lgamma(counts.sum(-1) + 1) - torch.lgamma(counts + 1).sum(-1)).squeeze()
+
+
+def given_weights(model):
+    return lambda rows, log_weights: poutine.condition(model, {"sticks": logit_sticks(log_weights)})(rows)
+
+
+@pytest.mark.parametrize("family", [*COVARIANCES, "counts"])
+def test_every_parameter_gets_a_gradient_before_and_after_moves(family):
+    if family == "counts":
+        rows = torch.randint(4, (30, 5)).float()
+        components = CountComponents(5, 2)
+    else:
+        rows, _ = clusters()
+        components = GaussianComponents(rows, 2, family)
+    model, guide = DPMixture(components), MixtureWeights(GrowableGEM(2))
+    optimizer = torch.optim.Adam([*model.parameters(), *guide.parameters()], lr=0.01)
+    moves = [lambda m: None, grow, lambda m: permute(m, [2, 0, 1]), lambda m: prune(m, [1])]
+    for move in moves:
+        move([model, guide])
+        optimizer.zero_grad()
+        with pyro.get_param_store().scope():
+            TraceGraph_ELBO().loss_and_grads(model, guide, rows)
+        for name, parameter in [*model.named_parameters(), *guide.named_parameters()]:
+            assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+            if "upper" not in name or family == "full":
+                assert (parameter.grad != 0).any(), name
+
+
+def test_minibatches_stand_for_their_population():
+    rows, _ = clusters()
+    model, guide = DPMixture(GaussianComponents(rows, 2)), MixtureWeights(GrowableGEM(2))
+    trace = poutine.trace(guide).get_trace(rows)
+
+    def log_prob(*arguments):
+        return poutine.trace(poutine.replay(model, trace)).get_trace(*arguments).log_prob_sum()
+
+    halves = log_prob(rows[:30], 60) + log_prob(rows[30:], 60)
+    assert_close(halves / 2, log_prob(rows))
+
+
+def test_new_rows_are_predicted_by_a_density():
+    """It integrates to one, with the mass of components not yet born."""
+    rows = clusters(2, 40, 2)[0][:, :1].double()
+    model = DPMixture(GaussianComponents(rows, 2).double())
+    log_weights = torch.tensor([0.5, 0.2]).double().log()
+    x = rows.mean() + torch.sinh(torch.linspace(-13, 13, 20_001).double())
+    density = model.predictive_log_prob(x.unsqueeze(-1), log_weights).exp()
+    assert torch.trapezoid(density, x).item() == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("birth", [DataBirth(steps=5), "seed"])
+def test_growth_machinery_needs_no_change(birth):
+    rows, _ = clusters(2, 200)
+    model, guide = DPMixture(GaussianComponents(rows, 1)), MixtureWeights(GrowableGEM(1))
+    model.components.absorb(rows, torch.ones(len(rows), 1))
+    before = model.components.loc.detach().clone()
+    birth = SeedBirth(model.components) if birth == "seed" else birth
+    growth = GrowthMessenger([model, guide], EvidenceRule(), birth, site="rows")
+    with torch.no_grad(), growth:
+        model(rows)
+    weights = guide.weights.mean_log_weights().detach()
+    event = growth.step(None, 1, given_weights(model), rows, weights)
+    assert event.usage.num_points == 200
+    assert model.num_components == guide.weights.num_components == 1 + event.num_born
+    assert torch.equal(model.components.loc[:1], before)
+
+
+def test_a_seeded_birth_finds_a_cluster_and_refuses_where_there_is_none():
+    rows, labels = clusters(2, 200)
+    for data, expected in ((rows, 2), (rows[labels == 0], 1)):
+        model, guide = DPMixture(GaussianComponents(data)), MixtureWeights(GrowableGEM(1))
+        trainer = MixtureTrainer(model, guide, data)
+        for _ in range(5):
+            trainer.step()
+        trainer.observe_and_grow()
+        assert model.num_components == expected
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_the_number_of_clusters_is_recovered_from_one(covariance):
+    rows, labels = clusters(4, 200)
+    model, guide = DPMixture(GaussianComponents(rows, 1, covariance)), MixtureWeights(GrowableGEM(1))
+    history = MixtureTrainer(model, guide, rows, MixtureConfig(every=6, patience=3, final_steps=15)).run()
+    found = model.labels(rows, guide.weights.mean_log_weights())
+    assert model.num_components == 4 and len(history.growth_steps) == 3
+    assert all(len(found[labels == k].unique()) == 1 for k in range(4)) and len(found.unique()) == 4
+    assert history.elbo[-1] > history.elbo[0] + 1
+
+
+def test_kinds_of_counts_are_recovered_from_one():
+    topics = torch.tensor([[8, 8, 0.2, 0.2, 0.2], [0.2, 0.2, 0.2, 8, 8], [0.2, 0.2, 16, 0.2, 0.2]])
+    rows = torch.poisson(topics.repeat(80, 1))
+    model, guide = DPMixture(CountComponents(5)), MixtureWeights(GrowableGEM(1))
+    MixtureTrainer(model, guide, rows, MixtureConfig(every=6, patience=3, final_steps=10)).run()
+    assert model.num_components == 3
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: GaussianComponents(torch.randn(5)), "two rows"),
+        (lambda: GaussianComponents(torch.zeros(5, 2)), "columns that vary"),
+        (lambda: GaussianComponents(torch.randn(5, 2), 0), "num_components >= 1"),
+        (lambda: GaussianComponents(torch.randn(5, 2), 1, "tied"), "full"),
+        (lambda: CountComponents(1), "num_values >= 2"),
+        (lambda: MixtureConfig(every=0), "every and patience"),
+        (lambda: Mixture(torch.zeros(2), Normal(torch.zeros(3), 1.0)), "batch shape"),
+        (
+            lambda: DPMixture(CountComponents(2)).predictive_log_prob(torch.ones(1, 2), torch.zeros(2)),
+            "at most one",
+        ),
+    ],
+)
+def test_bad_input(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
