@@ -63,9 +63,11 @@ class StateOptionHMM(OptionHMM):
         log_weights = self.state_log_weights(log_weights, episodes.states)
         return StatePath(log_weights, self.termination(episodes.states), episodes.mask)
 
-    def forward(self, episodes: Trajectories):
+    def forward(self, episodes: Trajectories, log_weights: torch.Tensor | None = None):
+        """Runs the generative story; with ``log_weights`` given, η is not drawn."""
         policy, mask = self.policy, episodes.mask
-        log_weights = self.high_level(policy.num_options)  # (K,)
+        if log_weights is None:
+            log_weights = self.high_level(policy.num_options)  # (K,)
         tilt = torch.cat([self.tilt.weight.flatten(), self.tilt.bias.flatten()])
         pyro.factor("tilt", dist.Normal(torch.zeros_like(tilt), self.tilt_scale).log_prob(tilt).sum())
         actions, termination_logits = option_heads(policy, self.termination, episodes.states)

@@ -128,7 +128,7 @@ class Always:
         return 1
 
     def accept(self, newborns):
-        return True
+        return Verdict(True)
 
 
 def test_model_trains_grows_and_explains():

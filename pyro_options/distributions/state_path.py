@@ -31,6 +31,9 @@ class StatePath(OptionPath):
         super().__init__(log_weights[..., 0, :], termination_logits, mask)
         self.step_log_weights = log_weights
 
+    def reweighted(self, log_weights):
+        return None
+
     def expand(self, batch_shape, _instance=None):
         shape = torch.Size(batch_shape)
         if shape == self.batch_shape:

@@ -125,9 +125,9 @@ class RowLikelihood:
     def _part(self, scene: Scene, rows: Any) -> Callable[[Tensor], Tensor]:
         with torch.no_grad():
             fn, value = scene.observed(rows, _even(scene))
-            if hasattr(fn, "weighed"):
-                log_prob = fn.weighed(value)
-                return lambda log_weights: log_prob(log_weights + math.log1p(-LEFT))
+            log_prob = fn.weighed(value) if hasattr(fn, "weighed") else None
+        if log_prob is not None:
+            return lambda log_weights: log_prob(log_weights + math.log1p(-LEFT))
 
         def run_again(log_weights: Tensor) -> Tensor:
             fn, value = scene.observed(rows, log_weights)
