@@ -13,7 +13,7 @@ from pyro_options.component_counts import component_counts
 from pyro_options.data import Trajectories
 from pyro_options.distributions import OptionPath
 from pyro_options.distributions.state_path import StatePath
-from pyro_options.growth import DataBirth, grow
+from pyro_options.growth import DataBirth, Verdict, grow
 from pyro_options.guides import Exact, GrowableGEM
 from pyro_options.handlers import GrowthMessenger, collapse
 from pyro_options.infer import TrainConfig, Trainer
