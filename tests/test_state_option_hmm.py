@@ -135,7 +135,7 @@ def test_model_trains_grows_and_explains():
     model, guide = make(1)
     data = make_episodes(20)
     growth = GrowthMessenger([model, guide], Always(), DataBirth(steps=2), every=1)
-    Trainer(model, guide, data, TrainConfig(epochs=2, progress=False), growth).run()
+    Trainer(model, guide, data, TrainConfig(progress=False), growth).run(2)
     assert model.num_options == guide.weights.num_components == model.tilt.num_components == 3
     with pyro.get_param_store().scope():
         TraceGraph_ELBO().loss_and_grads(collapse(model), guide, data)

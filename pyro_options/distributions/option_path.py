@@ -225,8 +225,11 @@ class OptionPath(TorchDistribution):
             path = encode_path(torch.stack(options[::-1], -1), torch.stack(terminations[::-1], -1), self.num_options)
         return path.to(self.log_weights.dtype)
 
-    def reweighted(self, log_weights: Tensor) -> "OptionPath | None":
-        """The same paths under other weights ``(K,)``; ``None`` if the weights alone do not tell."""
+    #: whether weights ``(K,)`` are all that :meth:`reweighted` needs
+    reweightable = True
+
+    def reweighted(self, log_weights: Tensor) -> "OptionPath":
+        """The same paths under other weights ``(K,)``."""
         return OptionPath(log_weights, self.termination_logits, self.step_mask)
 
     def marginalize(self, likelihood) -> "MarginalActions":
@@ -270,7 +273,7 @@ class MarginalActions(TorchDistribution):
 
     def weighed(self, value: Tensor):
         """The log-probability of ``value`` as a function of the log weights alone; all else is computed here."""
-        if self.path.reweighted(self.path.log_weights) is None:
+        if not self.path.reweightable:
             return None
         emission = self.component_log_prob(value)
         return lambda log_weights: self.path.reweighted(log_weights).log_marginal(emission)

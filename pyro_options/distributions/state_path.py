@@ -22,6 +22,8 @@ class StatePath(OptionPath):
     :param mask: steps in use, shape ``(..., T)``; all of them by default
     """
 
+    reweightable = False  # the weights of each step come from its state
+
     def __init__(self, log_weights, termination_logits, mask=None, validate_args=None):
         if log_weights.shape[-2:] != termination_logits.shape[-2:]:
             raise ValueError(
@@ -30,9 +32,6 @@ class StatePath(OptionPath):
             )
         super().__init__(log_weights[..., 0, :], termination_logits, mask)
         self.step_log_weights = log_weights
-
-    def reweighted(self, log_weights):
-        return None
 
     def expand(self, batch_shape, _instance=None):
         shape = torch.Size(batch_shape)

@@ -36,10 +36,10 @@ class ObserveMessenger(Messenger):
             posterior = responsibilities.sum(0)
             if self._likelihood is None:
                 self._likelihood, self._posterior = torch.zeros_like(likelihood), torch.zeros_like(posterior)
-                self._explained = 0.0
+                self._explained = torch.zeros_like(posterior).expand(len(posterior), -1).clone()
             self._likelihood += likelihood
             self._posterior += posterior
-            self._explained = self._explained + responsibilities.T @ log_prob
+            self._explained += responsibilities.T @ log_prob
             self._count += len(log_prob)
 
     def usage(self) -> Usage:
