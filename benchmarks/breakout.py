@@ -36,7 +36,7 @@ class Args:
     epochs: int | None = None
     seed: int = 0
     initial_options: int = 1
-    rule: str = "evidence"
+    rule: str = "trial"
     birth: str = ""
     check_every: int = 0
     threads: int = 2

@@ -58,12 +58,12 @@ class Args:
     """fix K instead of growing it"""
     initial_options: int = 1
     max_options: int = 32
-    rule: str = "evidence"
-    """when to grow; by default that of the guide"""
+    rule: str = "trial"
+    """when to grow: trial lets options train before they are judged; evidence judges them at birth; usage is the paper's"""
     birth: str = ""
-    """how an option starts; by default that of the guide"""
+    """how an option starts; by default what goes with the rule"""
     check_every: int = 0
-    """epochs between growth checks; by default those of the guide"""
+    """updates between growth checks; by default a twelfth of all"""
     termination_cost: float = 0.0
     """nats for each termination: more makes options longer"""
     epochs: int | None = None

@@ -16,7 +16,10 @@ from pyro_options.skills import Skills
 logger = logging.getLogger(__name__)
 
 #: what discovery changes of :class:`~pyro_options.methods.MethodConfig`, whose defaults are those of the message task
-METHOD_DEFAULTS: dict[str, Any] = {"hidden": (), "skip_constant": True}
+METHOD_DEFAULTS: dict[str, Any] = {"hidden": (), "skip_constant": True, "rule": "trial"}
+
+#: growth checks in a training, with a rule that lets new options train before they are judged
+CHECKS = 12
 
 
 @dataclass(frozen=True)
@@ -116,11 +119,14 @@ def discover(
     given: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     settings = replace(settings, seed=seed, device=device, progress=progress)
+    train_on, judge = data, None
+    if fixed.num_options is None and fixed.rule == "trial":
+        train_on, judge = data.split(validation, seed)
+        if not config.get("check_every"):
+            updates = settings.epochs * math.ceil(len(train_on) / settings.batch_size)
+            fixed = replace(fixed, check_every=max(1, updates // CHECKS))
     set_seed(seed)
     found = assemble(data, fixed)
-    train_on, judge = data, None
-    if found.growth is not None and fixed.rule == "trial":
-        train_on, judge = data.split(validation, seed)
     trainer = Trainer(found.model, found.guide, train_on, settings, found.growth, judge)
     history = trainer.run()
     skills = skills_of(found, data, action_names)

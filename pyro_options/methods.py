@@ -42,7 +42,7 @@ RULES: dict[str, Callable[[float], Rule]] = {
     "usage": UsageRule,
     "posterior-usage": lambda delta: UsageRule(delta, measure="posterior"),
     "evidence": lambda delta: EvidenceRule(),
-    "trial": lambda delta: TrialRule(delta),
+    "trial": lambda delta: TrialRule(),
 }
 
 #: how an option starts, given the learning rate of births that are fitted, and the episodes to fit
@@ -65,6 +65,7 @@ class GrowthDefaults:
     removals: tuple[str, ...]
     check_every: int  # optimizer steps between checks
     patience: int  # see GrowthMessenger
+    settle: int = 1  # the same
 
 
 #: a rule that refuses can try often; the paper's cannot take back what it gave
@@ -72,7 +73,7 @@ GROWTH_DEFAULTS = {
     "usage": GrowthDefaults("split", (), 80, 1),
     "posterior-usage": GrowthDefaults("split", (), 80, 1),
     "evidence": GrowthDefaults("data", ("prune",), 40, 8),
-    "trial": GrowthDefaults("halve", ("prune",), 80, 8),
+    "trial": GrowthDefaults("halve", ("prune",), 350, 2, settle=3),
 }
 
 
@@ -189,7 +190,7 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
     rule = RULES[config.rule](config.delta)
     birth = BIRTHS[config.birth](config.birth_learning_rate, max(8, min(128, 4800 // data.stored.shape[1])))
     removals = [REMOVALS[name]() for name in config.removals or ()]
-    schedule = config.check_every, config.patience
+    schedule = config.check_every, config.patience, GROWTH_DEFAULTS[config.rule].settle
     growth = GrowthMessenger([model, guide], rule, birth, removals, *schedule, config.max_options)
     return Method(model, guide, growth)
 

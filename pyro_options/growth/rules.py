@@ -93,7 +93,7 @@ class TrialRule:
     :param rate: births as a share of the components there are, at least one
     """
 
-    rate: float = 0.5
+    rate: float = 1.0
 
     def __post_init__(self) -> None:
         check(self.rate > 0, "rate > 0", self.rate)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -45,6 +45,14 @@ class Scene:
     held_out: Any = None
     site: str = "actions"
     batch_size: int = 128
+
+    def without(self, gone: Sequence[int]) -> "Scene":
+        """The same after these components were removed from the modules."""
+        if not gone:
+            return self
+        keep = [k for k in range(self.usage.num_components) if k not in gone]
+        weights = None if self.log_weights is None else self.log_weights[keep]
+        return replace(self, usage=self.usage.without(list(gone)), log_weights=weights)
 
     def require_data(self) -> Tensor:
         """The mean log weights, if everything is there that it takes to look at data."""

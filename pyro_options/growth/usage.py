@@ -24,3 +24,12 @@ class Usage:
         assert self.explained is not None
         cost = self.explained.diagonal().unsqueeze(-1) - self.explained
         return cost.masked_fill(torch.eye(len(cost), dtype=torch.bool), torch.inf)
+
+    def without(self, gone: list[int]) -> "Usage":
+        """The usage of the components that are left, their shares scaled to what they were together."""
+        keep = [k for k in range(self.num_components) if k not in gone]
+        likelihood, posterior = (
+            share[keep] / share[keep].sum().clamp(min=1e-12) for share in (self.likelihood, self.posterior)
+        )
+        explained = None if self.explained is None else self.explained[keep][:, keep]
+        return Usage(likelihood, posterior, self.num_points, explained)

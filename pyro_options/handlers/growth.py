@@ -49,6 +49,7 @@ class GrowthMessenger(ObserveMessenger):
     :param removals: moves that take a component away, tried before a birth
     :param every: how many units of time (optimizer steps, in the training loop) lie between checks
     :param patience: checks that came to nothing double the wait for the next, up to ``patience`` times ``every``
+    :param settle: in a training of known length nothing is born when less than ``settle`` times ``every`` is left
     :param max_components: never grow beyond
     :param site: observed site that the components explain
     """
@@ -61,6 +62,7 @@ class GrowthMessenger(ObserveMessenger):
         removals: Sequence[Removal] = (),
         every: int = 40,
         patience: int = 1,
+        settle: int = 1,
         max_components: int = 100,
         site: str = "actions",
     ):
@@ -72,7 +74,8 @@ class GrowthMessenger(ObserveMessenger):
         self.rule: Rule = UsageRule() if rule is None else rule
         self.birth: Birth = RandomBirth() if birth is None else birth
         self.removals = tuple(removals)
-        self.every, self.patience, self.max_components = every, patience, max_components
+        check(settle >= 0, "settle >= 0", settle)
+        self.every, self.patience, self.settle, self.max_components = every, patience, settle, max_components
         self.history: list[GrowthEvent] = []
         self._idle, self._last = 1, 0  # the wait in units of `every`, and the time of the last check
 
@@ -117,24 +120,19 @@ class GrowthMessenger(ObserveMessenger):
         scene = Scene(self.modules, self.usage(), log_weights, model, data, held_out, self.site, batch_size)
         self.reset()
         moves = self._remove(scene, optimizer)
-        removed = any(move.verdict.accepted for move in moves)
-        if births and not removed:  # whose numbering and weights the observation no longer fits
-            moves += self._grow(scene, optimizer)
+        removed = [move.components[0] for move in moves if move.verdict.accepted]
+        last = self.history[-1].num_born if self.history else 0
+        in_vain = 0 < last <= len(removed)  # nothing is left of what was born at the check before
+        if births and not in_vain:
+            moves += self._grow(scene.without(removed), optimizer)
         event = GrowthEvent(time, scene.usage, tuple(moves))
-        self._idle = 1 if self._progress(event) else min(2 * self._idle, self.patience)
+        self._idle = 1 if event.num_born else min(2 * self._idle, self.patience)
         self._last = time
         if event.num_born or event.num_removed:
             sizes = event.num_born, event.num_removed, self.num_components
             logger.info("time %d: %d born, %d removed: K = %d", time, *sizes)
         self.history.append(event)
         return event
-
-    def _progress(self, event: GrowthEvent) -> bool:
-        """Whether something was born, or is left of what was born at the check before."""
-        if event.num_born:
-            return True
-        last = self.history[-1].num_born if self.history else 0
-        return 0 < event.num_removed < last
 
     def _remove(self, scene: Scene, optimizer) -> list[Move]:
         """The first removal that is accepted, and those that were refused before it."""

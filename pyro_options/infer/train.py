@@ -195,7 +195,7 @@ class Trainer:
             bar.set_postfix(elbo=f"{self.history.elbo[-1]:.3f}", K=self.model.num_options)
             if self.growth is not None and self.growth.due(self.num_steps):
                 ahead = (self.config.epochs - self.epoch) * math.ceil(len(self.data) / self.config.batch_size)
-                self.observe_and_grow(births=not to_the_end or ahead >= self.growth.every)
+                self.observe_and_grow(births=not to_the_end or ahead >= self.growth.settle * self.growth.every)
         if to_the_end and count:
             self.settle()
         self.history.seconds += time.perf_counter() - start
