@@ -59,7 +59,7 @@ class Args:
     initial_options: int = 1
     max_options: int = 32
     rule: str = "trial"
-    """when to grow: trial lets options train before they are judged; evidence judges them at birth; usage is the paper's"""
+    """when to grow: trial judges options after they have trained, evidence at birth; usage is the paper's"""
     birth: str = ""
     """how an option starts; by default what goes with the rule"""
     check_every: int = 0

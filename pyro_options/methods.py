@@ -24,9 +24,9 @@ from pyro_options.growth import (
     TrialRule,
     UsageRule,
 )
-from pyro_options.guides import Exact, Relaxed, ScoreFunction, StraightThrough, weights_guide
+from pyro_options.guides import Exact, GammaConcentration, Relaxed, ScoreFunction, StraightThrough, weights_guide
 from pyro_options.handlers import GrowthMessenger
-from pyro_options.models import OptionHMM
+from pyro_options.models import GEM, OptionHMM
 from pyro_options.nn import CategoricalPolicy, GaussianPolicy, PathEncoder, Termination, VaryingInputs, mlp
 
 #: every guide by the name that a command line takes
@@ -99,16 +99,18 @@ class MethodConfig:
     max_options: int = 100
     uniform: bool = False  # no stick-breaking prior: every option equally likely, as in DDO
     point: bool = False  # a point estimate of the weights instead of a posterior
-    alpha: float = 1.0
+    alpha: float = 1.0  # initial concentration, which is learned
+    alpha_prior: tuple[float, float] | None = None  # shape and rate of a Gamma prior; α then has a posterior
+    discount: float = 0.0  # of Pitman-Yor sticks; 0 is the paper's
     termination_cost: float = 0.0  # nats for each termination; more makes options longer
     hidden: tuple[int, ...] = (16, 16)  # shared state network; () is a linear layer per option
     skip_constant: bool = False  # leave out entries of a state that never vary in the data
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
     coupled: bool = True  # False draws h_t independently of b_t, as the paper's encoder does
-    rule: str = "evidence"  # or usage (the paper's) or posterior-usage
+    rule: str = "evidence"  # or trial, usage (the paper's) or posterior-usage
     delta: float = 0.5
-    birth: str = ""  # random (the paper's), split or data; "" is the rule's default
+    birth: str = ""  # random (the paper's), split, halve or data; "" is the rule's default
     birth_learning_rate: float = 0.1  # of births from data
     removals: tuple[str, ...] | None = None  # prune and merge; None is the rule's default
     check_every: int = 0  # optimizer steps between growth checks; 0 is the rule's default
@@ -132,6 +134,8 @@ class MethodConfig:
         check(self.check_every >= 1, "check_every >= 1", self.check_every)
         check(self.birth_learning_rate > 0, "birth_learning_rate > 0", self.birth_learning_rate)
         check(self.patience >= 1, "patience >= 1", self.patience)
+        if self.alpha_prior is not None or self.discount:
+            check(self.prior == "gem" and not self.point, "a nonparametric posterior", self.prior, "Leave K open.")
         if self.uniform:
             check(
                 self.num_options is not None, "num_options with uniform weights", None, "Uniform weights cannot grow."
@@ -183,7 +187,7 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
         data.state_dim, K, data.action_dim, config.hidden, _network(inputs, config)
     )
     termination = Termination(data.state_dim, K, config.hidden, _network(inputs, config))
-    model = OptionHMM(policy, termination, config.prior, config.alpha, config.termination_cost)
+    model = OptionHMM(policy, termination, _prior(config), config.alpha, config.termination_cost)
     guide = _guide(data, K, config, inputs)
     if config.num_options is not None:
         return Method(model, guide, None)
@@ -202,8 +206,17 @@ def _network(inputs: VaryingInputs | None, config: MethodConfig) -> nn.Module | 
     return nn.Sequential(inputs, *mlp(len(inputs.index), config.hidden)[0])
 
 
+def _prior(config: MethodConfig) -> str | GEM:
+    """The prior over weights, by name unless it has settings of its own."""
+    if config.alpha_prior is None and not config.discount:
+        return config.prior
+    return GEM(config.alpha, discount=config.discount, alpha_prior=config.alpha_prior)
+
+
 def _guide(data: Trajectories, num_options: int, config: MethodConfig, inputs: VaryingInputs | None) -> PyroModule:
     weights = weights_guide(config.prior, num_options, config.point)
+    if config.alpha_prior is not None:
+        weights.concentration = GammaConcentration(*config.alpha_prior)
     if config.guide == "exact":
         return Exact(weights)
     step_dim = data.state_dim + data.action_dim

@@ -45,8 +45,10 @@ def test_every_method_gives_skills_that_tell_how_they_were_made(method, continuo
     assert len(made["history"]["elbo"]) == 3 and made["history"]["num_options"][0] == 1
     assert made["method"]["name"] == method and made["method"]["hidden"] == ()
     assert made["train"]["seed"] == 3 and made["train"]["epochs"] == 3
-    assert len(made["growth"]) == (0 if method == "bc" else 1)
-    assert skills.num_options == 1 + sum(event["born"] for event in made["growth"])
+    moves = [move for event in made["growth"] for move in event["moves"] if move["accepted"]]
+    assert bool(made["growth"]) == (method != "bc")
+    grown = sum(len(move["components"]) * (1 if move["kind"] == "birth" else -1) for move in moves)
+    assert skills.num_options == 1 + grown
     json.dumps(made)
     skills.save(tmp_path / "skills.safetensors")
     assert Skills.load(tmp_path / "skills.safetensors").log_likelihood(data) == skills.log_likelihood(data)
