@@ -9,8 +9,10 @@ guide. Every run is written to ``--out`` as soon as it is done; runs that are th
 
 import json
 import platform
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -39,7 +41,8 @@ class Args:
     rule: str = "trial"
     birth: str = ""
     check_every: int = 0
-    threads: int = 2
+    processes: int = 2
+    """runs at a time, each on one thread"""
     out: Path = Path("benchmarks/results/breakout.json")
     progress: bool = True
 
@@ -94,10 +97,15 @@ def verdict(runs: dict[str, dict]) -> dict[str, float]:
     return result
 
 
+def one(args: Args, name: str) -> dict:
+    """A run in a process of its own."""
+    torch.set_num_threads(1)
+    data, held = load(args).split(args.held_out, args.seed)
+    return run(args, data, held, *jobs(args)[name])
+
+
 def main(args: Args) -> dict[str, dict]:
-    torch.set_num_threads(args.threads)
-    given = asdict(args) | {"data": None if args.data is None else args.data.name}
-    settings = json.loads(json.dumps({name: value for name, value in given.items() if name != "out"}))  # lists, as read
+    settings = asdict(args) | {"out": str(args.out), "data": None if args.data is None else args.data.name}
     old = json.loads(args.out.read_text()) if args.out.exists() else {}
     runs: dict[str, dict] = old["runs"] if old.get("args") == settings else {}
     record = {
@@ -106,18 +114,17 @@ def main(args: Args) -> dict[str, dict]:
         "python": platform.python_version(),
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    data, held = load(args).split(args.held_out, args.seed)
-    for name, (method, config) in jobs(args).items():
-        if name not in runs:
-            runs[name] = run(args, data, held, method, config)
-            done = record | {"verdict": verdict(runs), "runs": runs}
-            args.out.write_text(json.dumps(done, indent=1) + "\n")
-        row = runs[name]
-        print(
-            f"{name:24s} {row['exact_log_likelihood']:.4f} nats per step, K = {row['num_options']}, "
-            f"{row['used_options']} in use, {row['seconds']:.0f} s",
-            flush=True,
-        )
+    with ProcessPoolExecutor(args.processes, mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(one, args, name): name for name in jobs(args) if name not in runs}
+        for future in as_completed(futures):
+            name = futures[future]
+            runs[name] = row = future.result()
+            args.out.write_text(json.dumps(record | {"verdict": verdict(runs), "runs": runs}, indent=1) + "\n")
+            print(
+                f"{name:24s} {row['exact_log_likelihood']:.4f} nats per step, K = {row['num_options']}, "
+                f"{row['used_options']} in use, {row['seconds']:.0f} s",
+                flush=True,
+            )
     for name, gain in verdict(runs).items():
         print(f"{name}: {gain:+.4f} nats per step")
     return runs

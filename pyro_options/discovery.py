@@ -121,7 +121,7 @@ def discover(
     settings = replace(settings, seed=seed, device=device, progress=progress)
     train_on, judge = data, None
     if fixed.num_options is None and fixed.rule == "trial":
-        train_on, judge = data.split(validation, seed)
+        train_on, judge = _split_for_growth(data, validation, seed)
         if not config.get("check_every"):
             updates = settings.epochs * math.ceil(len(train_on) / settings.batch_size)
             fixed = replace(fixed, check_every=max(1, updates // CHECKS))
@@ -144,6 +144,13 @@ def discover(
     }
     logger.info("%d options, %d in use: %s nats per step", skills.num_options, skills.used_options, likelihood)
     return skills.to("cpu")
+
+
+def _split_for_growth(data: Trajectories, share: float, seed: int) -> tuple[Trajectories, Trajectories | None]:
+    """Episodes to train on and to judge growth by; too few to spare two are all trained on, and judge themselves."""
+    check(0 < share < 1, "a share of episodes for validation in (0, 1)", share)
+    count = max(2, round(share * len(data)))
+    return data.split(count / len(data), seed) if count <= len(data) // 2 else (data, None)
 
 
 def _train_config(data: Trajectories, config: MethodConfig, train: TrainConfig | None) -> TrainConfig:
