@@ -28,7 +28,7 @@ def _marginal(peer: str, T: int) -> None:
 
 def _training(guide: str) -> None:
     """Two steps on 1000 trajectories of 1000 RAM states, which stay packed until a batch needs them."""
-    from dataclasses import replace
+    from itertools import islice
 
     import numpy as np
     import torch
@@ -37,14 +37,23 @@ def _training(guide: str) -> None:
     from pyro_options.data import Trajectories
 
     packed = np.random.default_rng(0).integers(256, size=(1000, 1000, 128), dtype=np.uint8)
-    actions = torch.randint(4, (1000, 1000))
-    training = None
-    for rows in np.arange(256).reshape(2, 128):
-        states = torch.from_numpy(np.unpackbits(packed[rows], axis=-1)).float()
-        batch = replace(Trajectories(states, actions[rows], num_actions=4, validate=False), population=1000)
-        training = trainer(guide, Shape(128, 1000), batch[:1]) if training is None else training
+    data = Trajectories(torch.from_numpy(packed), torch.randint(4, (1000, 1000)), num_actions=4, packed=True)
+    training = trainer(guide, Shape(128, 1000), data[:1])
+    for batch in islice(data.minibatches(128), 2):
         training.step(batch)
-        del states, batch
+
+
+def _discovery() -> None:
+    """`discover` with growth on the same, for an epoch: the batches are its own choice."""
+    import numpy as np
+    import torch
+
+    from pyro_options import discover
+    from pyro_options.data import Trajectories
+
+    packed = np.random.default_rng(0).integers(256, size=(1000, 1000, 128), dtype=np.uint8)
+    data = Trajectories(torch.from_numpy(packed), torch.randint(4, (1000, 1000)), num_actions=4, packed=True)
+    discover(data, epochs=1, check_every=60, device="cpu", progress=False)
 
 
 JOBS = {
@@ -53,6 +62,7 @@ JOBS = {
     "discretehmm/T1000": lambda: _marginal("discretehmm", 1000),
     "training/exact": lambda: _training("exact"),
     "training/relaxed": lambda: _training("relaxed"),
+    "discovery": _discovery,
 }
 
 if __name__ == "__main__":

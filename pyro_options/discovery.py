@@ -9,8 +9,7 @@ from typing import Any
 from pyro_options.data import Trajectories
 from pyro_options.errors import check, choice
 from pyro_options.infer import Exponential, TrainConfig, Trainer, set_seed
-from pyro_options.methods import METHODS, TRAIN_DEFAULTS, Method, MethodConfig, assemble
-from pyro_options.nn import VaryingInputs
+from pyro_options.methods import METHODS, TRAIN_DEFAULTS, Method, MethodConfig, assemble, varying_inputs
 from pyro_options.skills import Skills
 
 logger = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ class Budget:
 def varying_size(data: Trajectories, num_episodes: int = 100) -> float:
     """The mean sum of absolute values of those entries of a state that vary, over the first episodes."""
     data = data[:num_episodes]
-    varying = VaryingInputs.from_states(data.states, data.mask)
+    varying = varying_inputs(data)
     return float(varying(data.states)[data.mask].abs().sum(-1).mean())
 
 

@@ -182,7 +182,7 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
     """Model, guide and growth handler of a config, sized for ``data``."""
     check(data.actions is not None, "demonstrations with actions", "none")
     K = config.initial_options if config.num_options is None else config.num_options
-    inputs = VaryingInputs.from_states(data.states, data.mask) if config.skip_constant else None
+    inputs = varying_inputs(data) if config.skip_constant else None
     policy = (CategoricalPolicy if data.discrete else GaussianPolicy)(
         data.state_dim, K, data.action_dim, config.hidden, _network(inputs, config)
     )
@@ -197,6 +197,13 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
     schedule = config.check_every, config.patience, GROWTH_DEFAULTS[config.rule].settle
     growth = GrowthMessenger([model, guide], rule, birth, removals, *schedule, config.max_options)
     return Method(model, guide, growth)
+
+
+def varying_inputs(data: Trajectories) -> VaryingInputs:
+    """The entries of a state that vary in these demonstrations."""
+    if data.packed:
+        return VaryingInputs.from_bytes(data.stored, data.mask)
+    return VaryingInputs.from_states(data.states, data.mask)
 
 
 def _network(inputs: VaryingInputs | None, config: MethodConfig) -> nn.Module | None:

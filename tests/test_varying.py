@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories
+from pyro_options.data.bits import unpack_bits
 from pyro_options.infer import TrainConfig, Trainer
 from pyro_options.methods import MethodConfig, assemble
 from pyro_options.nn import VaryingInputs
@@ -44,3 +45,16 @@ def test_training_learns_and_new_states_with_other_constants_are_read_as_known_o
     moved[..., 0] = 0.5
     assert_close(method.model.policy(moved).logits, method.model.policy(data.states).logits)
     assert method.model.policy(data.states).logits.std(0).max() > 0
+
+
+def test_bytes_tell_the_same_as_their_bits():
+    torch.manual_seed(0)
+    packed = torch.randint(0, 4, (20, 6, 3), dtype=torch.uint8) << 3
+    mask = torch.rand(20, 6) < 0.8
+    mask[:, 0] = True
+    packed[~mask] = 255  # padding that differs must not seem to vary
+    whole = VaryingInputs.from_states(unpack_bits(packed), mask)
+    direct = VaryingInputs.from_bytes(packed, mask)
+    assert direct.index.tolist() == whole.index.tolist() and direct.state_dim == 24
+    constant = VaryingInputs.from_bytes(torch.ones(2, 3, 1, dtype=torch.uint8), torch.ones(2, 3).bool())
+    assert constant.index.tolist() == [0] and constant.state_dim == 8

@@ -45,6 +45,16 @@ class VaryingInputs(nn.Module):
         index = varies.nonzero().squeeze(-1)
         return cls(index if len(index) else index.new_zeros(1), states.shape[-1])
 
+    @classmethod
+    def from_bytes(cls, packed: Tensor, mask: Tensor) -> "VaryingInputs":
+        """The same of states whose bits are packed into bytes ``(N, T, B)``, without unpacking them."""
+        reference = packed[0, 0].cpu().numpy()
+        differs = np.zeros_like(reference)
+        for rows, used in zip(packed.cpu().split(_ROWS), mask.cpu().split(_ROWS)):
+            differs |= np.bitwise_or.reduce((rows[used].numpy() ^ reference), axis=0)
+        index = torch.from_numpy(np.unpackbits(differs)).nonzero().squeeze(-1).to(packed.device)
+        return cls(index if len(index) else index.new_zeros(1), 8 * packed.shape[-1])
+
     def forward(self, states: Tensor) -> Tensor:
         """``(..., D) -> (..., len(index))``."""
         if states.device.type == "cpu" and not states.requires_grad:  # six times as fast as index_select
