@@ -391,3 +391,15 @@ def test_skills_keep_a_copy():
         policy.heads.weight.fill_(3.0)
     assert (skills.action_probabilities(seen, 0) == before).all()
     assert not any(p.requires_grad for p in skills.policy.parameters()) and policy.heads.weight.requires_grad
+
+
+def test_long_episodes_in_small_batches_change_nothing(monkeypatch):
+    skills, data = make_skills(), make_data()
+    whole, summary = skills.segment(data), skills.summarize(data)
+    monkeypatch.setattr("pyro_options.skills.skills._STEPS_TOGETHER", 12)  # two episodes at a time
+    parts, again = skills.segment(data), skills.summarize(data)
+    assert torch.equal(whole.options, parts.options)
+    torch.testing.assert_close(whole.switches, parts.switches)
+    assert skills.log_likelihood(data) == pytest.approx(whole.log_likelihood_per_step, rel=1e-5)
+    for name, value in vars(summary).items():
+        torch.testing.assert_close(torch.as_tensor(value), torch.as_tensor(getattr(again, name)))

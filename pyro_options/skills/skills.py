@@ -233,8 +233,10 @@ class Skills:
         """Usage, lengths, terminations and actions of each option on these demonstrations."""
         segmentation = self.segment(trajectories) if segmentation is None else segmentation
         before = torch.cat([segmentation.options[:, :1], segmentation.options[:, :-1]], 1)
-        rates = []
-        for (_, path, _), option in zip(self._batches(trajectories, 256), before.split(256)):
+        rates, start = [], 0
+        for batch, path, _ in self._batches(trajectories, 256):
+            option = before[start : start + len(batch)]
+            start += len(batch)
             logits = path.termination_logits.cpu().gather(-1, option.unsqueeze(-1)).squeeze(-1)
             rates.append(torch.sigmoid(logits).float())
         actions = trajectories.encoded_actions().float().cpu()
