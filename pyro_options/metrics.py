@@ -37,7 +37,7 @@ def explain(model, guide, data: Trajectories, batch_size: int = 256) -> Explanat
     total, options, switches = 0.0, [], []
     counts = torch.zeros(model.num_options, dtype=torch.long)
     device = next(model.parameters()).device
-    for batch in data.minibatches(batch_size):
+    for batch in data.minibatches(min(batch_size, data.rows_together())):
         batch = batch.to(device)
         path, emission = path_and_emission(model, guide, batch)
         posterior = path.posterior(emission)

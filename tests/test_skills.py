@@ -396,7 +396,7 @@ def test_skills_keep_a_copy():
 def test_long_episodes_in_small_batches_change_nothing(monkeypatch):
     skills, data = make_skills(), make_data()
     whole, summary = skills.segment(data), skills.summarize(data)
-    monkeypatch.setattr("pyro_options.skills.skills._STEPS_TOGETHER", 12)  # two episodes at a time
+    monkeypatch.setattr(Trajectories, "rows_together", lambda self: 2)
     parts, again = skills.segment(data), skills.summarize(data)
     assert torch.equal(whole.options, parts.options)
     torch.testing.assert_close(whole.switches, parts.switches)

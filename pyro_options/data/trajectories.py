@@ -246,6 +246,10 @@ class Trajectories:
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).to(self.device)
         return self[order[held:]], self[order[:held]]
 
+    def rows_together(self, num_steps: int = 2**16) -> int:
+        """How many episodes hold about so many steps, at least one: long episodes of unpacked bits are large."""
+        return max(1, num_steps // self.stored.shape[1])
+
     def minibatches(
         self, size: int, generator: torch.Generator | None = None, device: torch.device | str | None = None
     ) -> Iterator["Trajectories"]:

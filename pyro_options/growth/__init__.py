@@ -2,7 +2,7 @@
 
 from .births import Birth, DataBirth, RandomBirth, SplitBirth
 from .events import GrowthEvent, Move
-from .removals import Merge, Prune, Removal, Removed
+from .removals import Merge, Prune, Removal
 from .resize import grow, merge, num_components, permute, prune, resize, reweight
 from .rules import EvidenceRule, Never, Rule, TrialRule, UsageRule
 from .scene import Newborns, Scene
@@ -22,7 +22,6 @@ __all__ = [
     "Prune",
     "RandomBirth",
     "Removal",
-    "Removed",
     "Rule",
     "Scene",
     "Snapshot",

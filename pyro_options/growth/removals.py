@@ -9,26 +9,18 @@ from torch import Tensor
 from pyro_options.errors import check
 from pyro_options.nn.growable import growables
 
+from .events import Move
 from .resize import prune, reweight
 from .scene import ABSENT, Scene
 from .snapshot import Snapshot
 from .verdict import Verdict
 
 
-@dataclass(frozen=True)
-class Removed:
-    """One component that was to go."""
-
-    index: int
-    verdict: Verdict
-
-
 class Removal(Protocol):
     """Looks for a component to remove, removes it if its judge agrees, and leaves everything alone otherwise."""
 
-    name: str
-
-    def __call__(self, scene: Scene, optimizer=None) -> list[Removed]: ...
+    def __call__(self, scene: Scene, optimizer=None) -> list[Move]:
+        """:returns: what was tried"""
 
 
 def _without(log_weights: Tensor, gone: int) -> Tensor:
@@ -82,8 +74,6 @@ class Prune(_Judged):
     together is what counts.
     """
 
-    name = "prune"
-
     def __call__(self, scene, optimizer=None):
         weights, rows = scene.require_data(), scene.judged(self.max_rows)
         if len(weights) < 2 or len(rows) < 2:
@@ -91,15 +81,15 @@ class Prune(_Judged):
         likelihood = scene.likelihood(rows)
         weights = likelihood.refit(weights)
         before = likelihood(weights)
-        tried: list[Removed] = []
+        tried: list[Move] = []
         for gone in scene.usage.replacement_cost().min(-1).values.argsort().tolist()[: len(weights) - 1]:
             lighter = likelihood.refit(_without(weights, gone))
-            tried.append(Removed(gone, self._verdict(scene, before, likelihood(lighter))))
+            tried.append(Move("prune", (gone,), self._verdict(scene, before, likelihood(lighter))))
             if tried[-1].verdict.accepted:
                 weights = lighter
             elif sum(not one.verdict.accepted for one in tried) == self.candidates:
                 break
-        removed = [one.index for one in tried if one.verdict.accepted]
+        removed = [one.components[0] for one in tried if one.verdict.accepted]
         if removed:
             prune(scene.modules, removed, optimizer)
             reweight(scene.modules, _kept(weights, removed))
@@ -116,8 +106,6 @@ class Merge(_Judged):
     :param learning_rate: of those steps
     :param fit_rows: rows to fit at most
     """
-
-    name = "merge"
 
     steps: int = 50
     learning_rate: float = 0.05
@@ -137,7 +125,7 @@ class Merge(_Judged):
             likelihood = scene.likelihood(rows)
             lighter = likelihood.refit(joined)
             verdict = self._verdict(scene, before, likelihood(lighter))
-            tried.append(Removed(gone, verdict))
+            tried.append(Move("merge", (gone,), verdict))
             if verdict.accepted:
                 prune(scene.modules, [gone], optimizer)
                 reweight(scene.modules, _kept(lighter, [gone]))

@@ -138,7 +138,7 @@ class GrowthMessenger(ObserveMessenger):
         """The first removal that is accepted, and those that were refused before it."""
         moves: list[Move] = []
         for removal in self.removals:
-            moves += [Move(removal.name, (tried.index,), tried.verdict) for tried in removal(scene, optimizer)]
+            moves += removal(scene, optimizer)
             if any(move.verdict.accepted for move in moves):
                 break
         return moves

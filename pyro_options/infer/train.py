@@ -24,8 +24,6 @@ from .schedules import Constant, Exponential, Schedule
 
 logger = logging.getLogger(__name__)
 
-_STEPS_TOGETHER = 2**16  # time steps that a growth check looks at in one go
-
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -168,7 +166,7 @@ class Trainer:
                 weights,
                 self.held_out,
                 births,
-                batch_size=max(1, _STEPS_TOGETHER // self.data.stored.shape[1]),
+                batch_size=self.data.rows_together(),
             )
         if event.num_born:
             self.history.growth_epochs.append(self.epoch)

@@ -27,9 +27,6 @@ def _frozen(module: nn.Module) -> nn.Module:
     return copy.deepcopy(module).eval().requires_grad_(False)
 
 
-_STEPS_TOGETHER = 2**16  # time steps to look at in one go
-
-
 class Skills:
     """K options: what each does, when it stops, and how often it is chosen.
 
@@ -191,8 +188,7 @@ class Skills:
     def _batches(self, data: Trajectories, size: int) -> Iterator[tuple[Trajectories, OptionPath, Tensor]]:
         """Minibatches with the prior over their paths and log π_k(a_t | s_t), ``(N, T, K)``."""
         self._check_fits(data)
-        size = max(1, min(size, _STEPS_TOGETHER // data.stored.shape[1]))  # long episodes of unpacked bits are large
-        for batch in data.minibatches(size, device=self.device):
+        for batch in data.minibatches(min(size, data.rows_together()), device=self.device):
             if batch.states.dtype != self.log_weights.dtype:
                 batch = batch.to(dtype=self.log_weights.dtype)
             path = OptionPath(self.log_weights, self.termination(batch.states), batch.mask)
