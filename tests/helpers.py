@@ -4,10 +4,14 @@ import itertools
 from dataclasses import dataclass
 
 import torch
+from pyro import poutine
 from pyro.distributions.testing.gof import multinomial_goodness_of_fit
 from torch import Tensor
 
 from pyro_options.data import Trajectories
+from pyro_options.growth import Scene, reweight
+from pyro_options.guides import Exact, weights_guide
+from pyro_options.handlers import ObserveMessenger, collapse
 from pyro_options.models import OptionHMM
 from pyro_options.nn import CategoricalPolicy, Termination
 
@@ -100,3 +104,35 @@ def make_model(prior="gem", num_options=3, state_dim=3, num_actions=4):
     return OptionHMM(
         CategoricalPolicy(state_dim, num_options, num_actions, hidden=(8,)), Termination(state_dim, num_options), prior
     )
+
+
+def scene(model, guide, episodes, **given):
+    """What moves and their judges see of a model, a guide and some episodes."""
+    observer = ObserveMessenger()
+    with torch.no_grad(), observer:
+        trace = poutine.trace(guide).get_trace(episodes)
+        poutine.replay(collapse(model, guide.collapses), trace)(episodes)
+    weights = guide.weights.mean_log_weights().detach()
+    return Scene([model, guide], observer.usage(), weights, collapse(model), episodes, **given)
+
+
+def two_kinds(num_episodes=60):
+    """Episodes of two kinds, which one option cannot explain."""
+    torch.manual_seed(0)
+    actions = torch.tensor([[0] * 5, [1] * 5] * (num_episodes // 2))
+    return Trajectories(torch.randn(num_episodes, 5, 3), actions, num_actions=4)
+
+
+def speakers(*says, termination=-5.0):
+    """Options that say one action each, and a guide with even weights."""
+    model = make_model(num_options=len(says))
+    with torch.no_grad():
+        model.policy.heads.weight.zero_()
+        model.policy.heads.bias.zero_()
+        for option, action in enumerate(says):
+            model.policy.heads.bias[option, action] = 6.0
+        model.termination.heads.weight.zero_()
+        model.termination.heads.bias.fill_(termination)
+    guide = Exact(weights_guide("gem", len(says)))
+    reweight([guide], torch.zeros(len(says)))
+    return model, guide

@@ -13,9 +13,10 @@ from torch.testing import assert_close
 
 from pyro_options.distributions import Mixture, NormalWishart, logit_sticks
 from pyro_options.growth import DataBirth, EvidenceRule, grow, permute, prune
+from pyro_options.growth.conjugate import SeedBirth
 from pyro_options.guides import GrowableGEM, MixtureWeights
 from pyro_options.handlers import GrowthMessenger
-from pyro_options.infer.mixtures import MixtureConfig, MixtureTrainer, SeedBirth
+from pyro_options.infer.mixtures import MixtureConfig, MixtureTrainer
 from pyro_options.models import DPMixture
 from pyro_options.nn import CountComponents, GaussianComponents
 

@@ -4,50 +4,19 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers import make_episodes, make_model
+from helpers import make_episodes, make_model, scene, speakers, two_kinds
 from pyro import poutine
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories
 from pyro_options.distributions import logit_sticks
-from pyro_options.growth import Merge, Prune, Scene, Usage, Verdict, reweight
+from pyro_options.growth import Merge, Prune, Usage, Verdict, reweight
 from pyro_options.growth.scene import ABSENT
 from pyro_options.guides import Exact, GrowableGEM, PointGEM, Relaxed, weights_guide
-from pyro_options.handlers import GrowthMessenger, ObserveMessenger, collapse
+from pyro_options.handlers import GrowthMessenger, collapse
 from pyro_options.infer import TrainConfig, Trainer
 from pyro_options.nn import PathEncoder
 from pyro_options.nn.growable import growables
-
-
-def scene(model, guide, episodes, **given):
-    observer = ObserveMessenger()
-    with torch.no_grad(), observer:
-        trace = poutine.trace(guide).get_trace(episodes)
-        poutine.replay(collapse(model, guide.collapses), trace)(episodes)
-    weights = guide.weights.mean_log_weights().detach()
-    return Scene([model, guide], observer.usage(), weights, collapse(model), episodes, **given)
-
-
-def two_kinds(num_episodes=60):
-    """Episodes of two kinds, which one option cannot explain."""
-    torch.manual_seed(0)
-    actions = torch.tensor([[0] * 5, [1] * 5] * (num_episodes // 2))
-    return Trajectories(torch.randn(num_episodes, 5, 3), actions, num_actions=4)
-
-
-def speakers(*says, termination=-5.0):
-    """Options that say one action each, and a guide with even weights."""
-    model = make_model(num_options=len(says))
-    with torch.no_grad():
-        model.policy.heads.weight.zero_()
-        model.policy.heads.bias.zero_()
-        for option, action in enumerate(says):
-            model.policy.heads.bias[option, action] = 6.0
-        model.termination.heads.weight.zero_()
-        model.termination.heads.bias.fill_(termination)
-    guide = Exact(weights_guide("gem", len(says)))
-    reweight([guide], torch.zeros(len(says)))
-    return model, guide
 
 
 def everything(*modules):

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from helpers import make_episodes
-from test_removals import scene, speakers, two_kinds
+from helpers import make_episodes, scene, speakers, two_kinds
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories
