@@ -40,6 +40,11 @@ TINY = {
         "--processes",
         "1",
     ],
+    "compare.py": [
+        *("--tasks", "message-4", "breakout", "--methods", "options-exact", "ddo", "bc", "--num-options", "2"),
+        *("--seeds", "0", "--num-episodes", "6", "--held-out", "4", "--epochs", "1", "--processes", "1"),
+        "--no-progress",
+    ],
     "switches_ppo.py": ["--seeds", "0", "--max-frames", "1500", "--num-episodes", "40", "--epochs", "2"],
     "atari_ppo.py": [
         *("--seeds", "0", "--arms", "none", "ddo@2", "--game", "Freeway", "--num-episodes", "3"),
@@ -93,6 +98,18 @@ def test_message_sweep(tmp_path):
     assert len(raw["runs"]) == 2 and raw["versions"]["torch"]
     assert "| exact | 2 |" in (tmp_path / "message_sweep.md").read_text()
     assert (tmp_path / "message_sweep.png").exists()
+
+
+def test_compare(tmp_path):
+    done = run("compare.py", *TINY["compare.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "compare.json").read_text())["runs"]
+    assert len(rows) == 2 * 4 and {row["fixed_options"] for row in rows if row["method"] == "ddo"} == {2}
+    assert all(row["below_best"] > 0 and 0 < row["accuracy"] <= 1 for row in rows if row["task"] == "message-4")
+    assert [row["used_options"] for row in rows if row["method"] == "bc"] == [1, 1]
+    text = (tmp_path / "compare.md").read_text()
+    assert "| ddo, K = 2 | 1 |" in text and "| bc | 1 |" in text and "scripted expert" in text
+    assert (tmp_path / "compare_breakout.png").stat().st_size > 10_000
 
 
 def test_switches_ppo(tmp_path):
