@@ -6,8 +6,8 @@ Tasks are the paper's messages, data from five known options, and Breakout. Run 
     python examples/compare.py --tasks synthetic --methods options-exact ddo --seeds 0 1 2
     python examples/compare.py --data breakout_expert.npz                   # arrays ram, action, length
 
-A method that can grow is run once without being told K, and one that can be told K once for each of the task's. Every
-run is one call of ``discover`` with its defaults, or with what is better for the task (``TASKS`` in
+A method that can grow is run once without being told K; one that cannot, and those of ``--fixed``, once for each K of
+the task. Every run is one call of ``discover`` with its defaults, or with what is better for the task (``TASKS`` in
 ``examples/studies/tasks.py``). Finished runs are kept in ``--out``: stop it whenever you like, and the same command
 goes on. It writes ``compare.json`` (every run, with commands and versions), ``compare.md`` and a figure for each task:
 interquartile means over seeds with 95 % bootstrap intervals.
@@ -16,12 +16,14 @@ The log-likelihood is that of held-out actions given states, exact, with paths s
 probable ones; they are compared with the truth where there is one.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import torch
 import tyro
 from studies.summary import cell, groups, markdown, point_ranges, span
 from studies.tasks import TASKS, Demonstrations
@@ -41,6 +43,8 @@ class Args:
     """keys of TASKS"""
     methods: tuple[str, ...] = ("options-exact", "options", "ddo", "bc")
     """keys of METHODS"""
+    fixed: tuple[str, ...] = ("options-exact",)
+    """methods that can grow to run with fixed K as well"""
     num_options: tuple[int, ...] = ()
     """fixed K to try, by default those of the task"""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -60,32 +64,49 @@ class Args:
     def __post_init__(self) -> None:
         for task in self.tasks:
             choice(task, "task", TASKS)
-        for method in self.methods:
+        for method in (*self.methods, *self.fixed):
             choice(method, "method", METHODS)
         check(self.data is None or self.data.exists(), "a file that exists", self.data)
 
 
-def arms(method: str, fixed: tuple[int, ...]) -> list[int | None]:
-    """The numbers of options to run a method with; ``None`` leaves K to it."""
-    given = METHODS[method]
-    if "num_options" in given:
+def arms(method: str, num_options: Sequence[int], fixed: bool = True) -> list[int | None]:
+    """The numbers of options to run a method with; ``None`` leaves K to it.
+
+    :param fixed: whether one that can grow is given each K as well
+    """
+    settings = METHODS[method]
+    if "num_options" in settings:
         return [None]
-    return [*([] if given.get("uniform") else [None]), *fixed]
+    if settings.get("uniform"):
+        return [*num_options]
+    return [None, *(num_options if fixed else ())]
 
 
-def grid(args: Args) -> dict[str, dict[str, Any]]:
-    """Name -> settings, in whole rounds of seeds, so that a comparison that is not done yet is a fair one."""
-    jobs = {}
+def entry(
+    task: str, method: str, K: int | None, seed: int, size: dict, epochs: int | None = None, data: str = ""
+) -> dict[str, dict]:
+    """Name -> settings of one run.
+
+    :param data: what Breakout's demonstrations are called
+    """
+    settings: dict[str, Any] = {"task": task, "method": method, "fixed_options": K, "seed": seed, "size": size}
+    if task.startswith("breakout"):
+        settings["data"] = data
+    if epochs is not None:
+        settings["epochs"] = epochs
+    return {f"{task}, {label(settings)}, seed {seed}": settings}
+
+
+def grid(args: Args) -> dict[str, dict]:
+    """Every run, in whole rounds of seeds, so that a comparison that is not done yet is a fair one."""
+    jobs: dict[str, dict] = {}
+    given = {"num_episodes": args.num_episodes, "held_out": args.held_out}
+    given = {name: x for name, x in given.items() if x is not None}
+    data = "scripted expert" if args.data is None else args.data.name
     for seed, task, method in product(args.seeds, args.tasks, args.methods):
-        given = {"num_episodes": args.num_episodes, "held_out": args.held_out}
-        size = replace(TASKS[task].size, **{name: x for name, x in given.items() if x is not None})
-        for K in arms(method, args.num_options or TASKS[task].num_options):
-            settings = {"task": task, "method": method, "fixed_options": K, "seed": seed, "size": asdict(size)}
-            if task.startswith("breakout"):
-                settings["data"] = "scripted expert" if args.data is None else args.data.name
-            if args.epochs is not None:
-                settings["epochs"] = args.epochs
-            jobs[f"{task}, {label(settings)}, seed {seed}"] = settings
+        size = asdict(replace(TASKS[task].size, **given))
+        for K in arms(method, args.num_options or TASKS[task].num_options, method in args.fixed):
+            jobs |= entry(task, method, K, seed, size, args.epochs, data)
     return jobs
 
 
@@ -119,8 +140,10 @@ def judge(skills: Skills, episodes: Demonstrations) -> dict:
     """Likelihood and segments of held-out episodes."""
     held, truth = episodes.held_out, episodes.truth
     found = skills.segment(held)
+    said = skills.predict(held.states[held.mask].numpy(), found.options[held.mask].numpy())
     result = {
         "log_likelihood": found.log_likelihood_per_step,
+        "reconstruction": float((torch.as_tensor(said) == held.actions[held.mask]).float().mean()),
         "train_log_likelihood": skills.metadata["log_likelihood"]["train"],
         "num_options": skills.num_options,
         "used_options": int((found.usage() >= 0.01).sum()),
@@ -141,6 +164,7 @@ def judge(skills: Skills, episodes: Demonstrations) -> dict:
 COLUMNS = (
     ("held-out nats per step", "log_likelihood", ".4f"),
     ("below the best possible", "below_best", ".4f"),
+    ("actions reproduced", "reconstruction", ".3f"),
     ("options in use", "used_options", "g"),
     ("steps right", "accuracy", ".3f"),
     ("mutual information", "nmi", ".3f"),

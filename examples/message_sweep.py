@@ -11,6 +11,7 @@ Finished runs are kept in ``--out``, so the sweep resumes where it stopped. The 
 It writes ``NAME.json`` (every run, and the versions that made it), a table and, for several vocabulary sizes, a figure.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -65,20 +66,20 @@ def run(variant: str, guide: str, num_messages: int, seed: int, **more) -> dict:
     return toy_message.train(toy_message.Args(**given | VARIANTS[variant] | more))[1]
 
 
+def entry(variant: str, guide: str, num_messages: int, seed: int, epochs: int | None = None) -> dict[str, dict]:
+    """Name -> settings of one run."""
+    settings: dict = {"variant": variant, "guide": guide, "num_messages": num_messages, "seed": seed}
+    if epochs is not None:
+        settings["epochs"] = epochs
+    return {f"{variant}, {guide}, {num_messages} messages, seed {seed}": settings}
+
+
 def grid(args: Args) -> dict[str, dict]:
-    """Name -> settings, in whole rounds of seeds, so that a partial sweep is a fair one."""
-    more = {} if args.epochs is None else {"epochs": args.epochs}
-    jobs = product(args.seeds, args.variants, args.guides, args.num_messages)
-    return {
-        f"{variant}, {guide}, {n} messages, seed {seed}": {
-            "variant": variant,
-            "guide": guide,
-            "num_messages": n,
-            "seed": seed,
-        }
-        | more
-        for seed, variant, guide, n in jobs
-    }
+    """Every run, in whole rounds of seeds, so that a partial sweep is a fair one."""
+    jobs: dict[str, dict] = {}
+    for seed, variant, guide, n in product(args.seeds, args.variants, args.guides, args.num_messages):
+        jobs |= entry(variant, guide, n, seed, args.epochs)
+    return jobs
 
 
 def label(result: dict) -> str:
@@ -104,17 +105,20 @@ def table(results: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def figure(results: list[dict], path: Path) -> None:
-    """Recovered K against the vocabulary size, as in figure 2 of the paper."""
-    guides = sorted({label(r) for r in results})
+def figure(results: list[dict], path: Path, title: Callable[[dict], str] = label) -> None:
+    """Recovered K against the vocabulary size, as in figure 2 of the paper.
+
+    :param title: of the panel that a run belongs to
+    """
+    panels = sorted({title(r) for r in results})
     with plotting.style():
-        fig, axes = plotting.plt.subplots(1, len(guides), figsize=(4.2 * len(guides), 3.6), layout="constrained")
-        for ax, guide in zip([axes] if len(guides) == 1 else axes, guides):
-            rows = [r for r in results if label(r) == guide]
+        fig, axes = plotting.plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.6), layout="constrained")
+        for ax, name in zip([axes] if len(panels) == 1 else axes, panels):
+            rows = [r for r in results if title(r) == name]
             plotting.recovered_options(
                 ax, [r["num_messages"] for r in rows], [r["num_options"] for r in rows], [r["success"] for r in rows]
             )
-            ax.set_title(f"{guide}: {sum(r['success'] for r in rows)} of {len(rows)} runs succeed")
+            ax.set_title(f"{name}: {sum(r['success'] for r in rows)} of {len(rows)} runs succeed")
         fig.savefig(path)
         plotting.plt.close(fig)
 

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 Job = Callable[..., dict[str, Any]]
 Outcome = dict | Exception  # the result, or what went wrong
 
-PACKAGES = ("torch", "pyro-ppl", "numpy", "gymnasium", "ale-py")
+PACKAGES = ("pyro-options", "torch", "pyro-ppl", "numpy", "gymnasium", "ale-py")
 
 
 def run_grid(

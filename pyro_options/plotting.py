@@ -131,6 +131,10 @@ def recovered_options(ax: Axes, needed: list[int], recovered: list[int], success
     line = np.array([needed_.min(), needed_.max()])
     ax.plot(line, line, color="0.6", linewidth=1, label=r"$K = n_V$")
     ax.plot(line, line + 1, color="0.6", linewidth=1, linestyle="--", label=r"$K = n_V + 1$")
+    if line[0] < line[1]:
+        slope, start = np.polyfit(needed_, recovered_, 1)
+        formula = rf"regression: $K = {slope:.2f}\,n_V {start:+.2f}$"
+        ax.plot(line, start + slope * line, color=PALETTE[4], linewidth=2, zorder=0, label=formula)
     ax.set(xlabel=r"vocabulary size $n_V$", ylabel="options K", xticks=sorted(set(needed)))
     ax.legend(loc="upper left", fontsize=8)
 

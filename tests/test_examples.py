@@ -1,6 +1,8 @@
 """Every example runs end to end on a tiny budget."""
 
+import importlib
 import importlib.util
+import inspect
 import json
 import subprocess
 import sys
@@ -45,6 +47,7 @@ TINY = {
         *("--seeds", "0", "--num-episodes", "6", "--held-out", "4", "--epochs", "1", "--processes", "1"),
         "--no-progress",
     ],
+    "reproduce.py": ["--preset", "smoke", "--processes", "1", "--no-progress"],
     "switches_ppo.py": ["--seeds", "0", "--max-frames", "1500", "--num-episodes", "40", "--epochs", "2"],
     "atari_ppo.py": [
         *("--seeds", "0", "--arms", "none", "ddo@2", "--game", "Freeway", "--num-episodes", "3"),
@@ -110,6 +113,55 @@ def test_compare(tmp_path):
     text = (tmp_path / "compare.md").read_text()
     assert "| ddo, K = 2 | 1 |" in text and "| bc | 1 |" in text and "scripted expert" in text
     assert (tmp_path / "compare_breakout.png").stat().st_size > 10_000
+
+
+def test_reproduce(tmp_path):
+    done = run("reproduce.py", *TINY["reproduce.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "smoke" / "README.md").read_text()
+    figures = {path.stem for path in (tmp_path / "smoke").glob("*.png")}
+    assert len(figures) == 10 and all(f"({name}.png)" in page for name in figures)
+    shared = json.loads((tmp_path / "smoke" / "message_ablations.json").read_text())["runs"]
+    assert len({row["name"] for row in shared}) == len(shared) == 17  # the arm that ablations share is run once
+    again = run("reproduce.py", *TINY["reproduce.py"], "--out", str(tmp_path), "--only", "entropy")
+    assert again.returncode == 0 and "## δ" not in (tmp_path / "smoke" / "README.md").read_text()
+
+
+@pytest.fixture
+def studies(monkeypatch):
+    """What the comparisons share, as modules."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module("reproduce"), importlib.import_module("studies.tasks")
+
+
+def test_every_experiment_is_declared_for_every_preset(studies):
+    reproduce, _ = studies
+    for preset in reproduce.PRESETS:
+        for name, experiment in reproduce.EXPERIMENTS.items():
+            grids = experiment.grids(preset)
+            assert grids and all(grids.values()), name
+            for grid in grids.values():
+                inspect.signature(experiment.job).bind(**next(iter(grid.values())))
+    with pytest.raises(ValueError, match=r"experiment to be one of .*proof_of_concept"):
+        reproduce.Args(only=("figure-2",))
+
+
+def test_the_full_proof_of_concept_is_committed(studies):
+    """Ten seeds for every size of the vocabulary, so that nothing is left to run."""
+    for file, grid in studies[0].EXPERIMENTS["proof_of_concept"].grids("full").items():
+        rows = {row["name"]: row for row in json.loads(Path(file).read_text())["runs"]}
+        for name, settings in grid.items():
+            assert {key: rows[name][key] for key in rows[name]["settings"]} == settings
+
+
+def test_breakout_is_cut_to_learn_from_but_not_to_judge_by(studies):
+    tasks = studies[1]
+    size = tasks.Size(3, 2, 60)
+    short = tasks.TASKS["breakout-50"].make(0, size, None)
+    assert short.train.lengths.tolist() == [50] * 3 and short.held_out.lengths.tolist() == [60] * 2
+    other = tasks.TASKS["breakout-50"].make(1, size, None)
+    assert (other.held_out.stored == short.held_out.stored).all()
+    assert short.train.num_actions == short.held_out.num_actions == 4
 
 
 def test_switches_ppo(tmp_path):
