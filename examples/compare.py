@@ -129,9 +129,8 @@ def run(
     """One discovery, judged on held-out episodes."""
     spec = TASKS[task]
     episodes = spec.make(seed, replace(spec.size, **size), file)
-    config = spec.settings | ({} if fixed_options is None else {"num_options": fixed_options})
-    if epochs is not None:
-        config = config | {"epochs": epochs}
+    given = {"num_options": fixed_options, "epochs": epochs}
+    config = spec.settings | spec.tuned.get(method, {}) | {key: x for key, x in given.items() if x is not None}
     skills = discover(episodes.train, method, seed=seed, device="cpu", progress=False, **config)
     return judge(skills, episodes)
 
@@ -183,12 +182,14 @@ def table(rows: list[dict]) -> str:
     return markdown(["method", "seeds", *(title for title, _, _ in columns), "processor seconds"], lines)
 
 
-def page(rows: list[dict], command: str) -> str:
+def page(rows: list[dict]) -> str:
     """All tasks, in Markdown."""
     parts = [
         "# Methods compared\n",
-        f"Interquartile means over seeds with 95 % bootstrap intervals in brackets, from `{command}`. Likelihoods are"
-        " exact, of held-out actions given states. A method without K found its number of options by itself.\n",
+        "Interquartile means over seeds, with 95 % bootstrap intervals in brackets where runs differ; seconds are the"
+        " least and the most of one core. Likelihoods are exact, of held-out actions given states. A method"
+        " without K found its number of options by itself. Every run, with the command that made it, is in"
+        " `compare.json`.\n",
     ]
     for task, mine in groups(rows, lambda row: row["task"]).items():
         size = mine[0]["size"]
@@ -233,7 +234,7 @@ def main(args: Args) -> list[dict]:
     rows = run_grid(job, grid(args), args.out / "compare.json", args.processes, args.progress)
     for task, mine in groups(rows, lambda row: row["task"]).items():
         figure(task, mine, args.out / figure_name(task))
-    text = page(rows, "python examples/compare.py")
+    text = page(rows)
     (args.out / "compare.md").write_text(text)
     print(text)
     return rows

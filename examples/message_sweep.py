@@ -118,7 +118,7 @@ def figure(results: list[dict], path: Path, title: Callable[[dict], str] = label
             plotting.recovered_options(
                 ax, [r["num_messages"] for r in rows], [r["num_options"] for r in rows], [r["success"] for r in rows]
             )
-            ax.set_title(f"{name}: {sum(r['success'] for r in rows)} of {len(rows)} runs succeed")
+            ax.set_title(f"{name}: {sum(r['success'] for r in rows)} of {len(rows)} succeed")
         fig.savefig(path)
         plotting.plt.close(fig)
 

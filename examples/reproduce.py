@@ -37,7 +37,7 @@ class Args:
 
     preset: Preset = "quick"
     only: tuple[str, ...] = ()
-    """names of experiments, by default all"""
+    """names of experiments, by default all; the page also shows those that are done already"""
     processes: int = 2
     """runs at a time, each on one thread"""
     out: Path = Path("examples/results/reproduce")
@@ -72,7 +72,7 @@ def main(args: Args) -> dict[str, list[dict]]:
     parts.append(f"Made by `python examples/reproduce.py --preset {args.preset}`; raw runs are beside this page.\n")
     done: dict[str, list[dict]] = {}
     for name, experiment in EXPERIMENTS.items():
-        if not args.only or name in args.only:
+        if not args.only or name in args.only or experiment.complete(args.preset, folder):
             print(f"{name}: {experiment.title}")
             done[name] = rows = experiment.run(args.preset, folder, args.processes, args.progress)
             experiment.figure(rows, folder / f"{name}.png")

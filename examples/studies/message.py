@@ -29,13 +29,13 @@ class Size:
 PAPER = Size(tuple(range(2, 13)), 10, 500)
 PROOF: dict[Preset, Size] = {
     "smoke": Size((2, 3), 1, 1),
-    "quick": Size((2, 4, 6), 2, 60),
+    "quick": Size((2, 3, 4), 2, 60),
     "full": Size(tuple(range(2, 13)), 10),
     "paper": PAPER,
 }
 ABLATION: dict[Preset, Size] = {
     "smoke": Size((2,), 1, 1),
-    "quick": Size((4,), 2, 80),
+    "quick": Size((3,), 2, 60),
     "full": Size((8,), 5),
     "paper": PAPER,
 }
@@ -61,7 +61,8 @@ def table(arms: Arms):
                 below = [row["best_possible_log_likelihood"] - row["exact_log_likelihood"] for row in same]
                 success = f"{sum(row['success'] for row in same)} of {len(same)}"
                 sizes = span([row["num_options"] for row in same]), span([row["used_options"] for row in same])
-                seconds = span([row["processor_seconds"] for row in same if row["processor_seconds"]], ".0f")
+                known = [row["processor_seconds"] for row in same if row["processor_seconds"] is not None]
+                seconds = span(known, ".0f") if known else "not measured"
                 lines.append([names[pair], n, success, *sizes, cell(below, ".4f"), seconds])
         header = "setting", "messages", "success", "K", "options in use", "nats per step below the best"
         return markdown([*header, "processor seconds"], lines)
@@ -106,7 +107,7 @@ def ranges(arms: dict[str, list[dict]], path: Path) -> None:
         axes[1].set_xlim(-0.03, 1.03)
         axes[1].axvline(0.95, color="0.6", linewidth=1, linestyle="--", zorder=0)
         seeds = max(len(rows) for rows in arms.values())
-        fig.suptitle(f"{n} messages, {seeds} seeds (grey: n_V and n_V + 1 options; success at 0.95)")
+        fig.suptitle(f"{n} messages, seeds: {seeds} (grey lines: $n_V$ and $n_V + 1$ options, success)")
         fig.savefig(path)
         plotting.plt.close(fig)
 

@@ -5,6 +5,7 @@ from itertools import product
 from pathlib import Path
 
 import compare
+from matplotlib.ticker import MaxNLocator
 
 from pyro_options import plotting
 
@@ -95,6 +96,7 @@ def length_figure(rows: list[dict], path: Path) -> None:
             ax.set(xlabel="steps of each demonstration", ylabel=ylabel, xscale="log")
             ax.set_xticks(lengths, [str(n) for n in lengths])
             ax.minorticks_off()
+        axes[1].yaxis.set_major_locator(MaxNLocator(integer=True))
         axes[0].legend(fontsize=8)
         fig.suptitle(f"Breakout, judged on whole episodes of {rows[0]['size']['max_steps']} steps")
         fig.savefig(path)
@@ -123,6 +125,7 @@ def number_figure(rows: list[dict], path: Path) -> None:
                 ax.axhline(level, color=COLORS[method], linestyle="--", linewidth=1)
                 ax.plot(found, level, "x", color=COLORS[method], markersize=9, markeredgewidth=2.5, label=method)
         ax.set(xlabel="number of options K (cross: those in use)", ylabel="held-out nats per step")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set_title("Breakout: dashed where K was not given")
         ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
         fig.savefig(path)

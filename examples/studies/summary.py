@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from pyro_options.plotting import PALETTE
 from pyro_options.rl import bootstrap_interval, interquartile_mean
@@ -62,5 +63,7 @@ def point_ranges(
         ax.plot(center, place, "D", color=color, markersize=6, markeredgecolor="white")
     ax.set(xlabel=xlabel, ylim=(len(values) - 0.5, -0.5), yticks=range(len(values)))
     ax.set_yticklabels(values if labels else [])
+    if all(isinstance(x, int) for numbers in values.values() for x in numbers):
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(axis="y", color="0.92")
     ax.set_axisbelow(True)

@@ -52,6 +52,7 @@ class Task:
     size: Size
     num_options: tuple[int, ...]  # fixed K to try
     settings: dict[str, Any] = field(default_factory=dict)  # for discover, where its defaults are not the best
+    tuned: dict[str, dict[str, Any]] = field(default_factory=dict)  # the same for one method
 
 
 def message(num_messages: int) -> Make:
