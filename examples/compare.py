@@ -16,7 +16,7 @@ The log-likelihood is that of held-out actions given states, exact, with paths s
 probable ones; they are compared with the truth where there is one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -29,8 +29,10 @@ from studies.summary import cell, groups, markdown, point_ranges, span
 from studies.tasks import TASKS, Demonstrations
 
 from pyro_options import Skills, discover, plotting
+from pyro_options.discovery import Budget
 from pyro_options.errors import check, choice
 from pyro_options.experiments import run_grid
+from pyro_options.infer import Exponential
 from pyro_options.methods import METHODS
 from pyro_options.segmentation import boundaries, boundary_scores, label_scores
 
@@ -123,14 +125,22 @@ def run(
     size: dict,
     epochs: int | None = None,
     data: str = "",
+    entropy_weight: float | None = None,
     *,
     file: Path | None = None,
 ) -> dict:
-    """One discovery, judged on held-out episodes."""
+    """One discovery, judged on held-out episodes.
+
+    :param data: what Breakout's demonstrations are called, for the record
+    :param entropy_weight: of the entropy regularizer at the start, instead of the guide's default
+    """
     spec = TASKS[task]
     episodes = spec.make(seed, replace(spec.size, **size), file)
     given = {"num_options": fixed_options, "epochs": epochs}
     config = spec.settings | spec.tuned.get(method, {}) | {key: x for key, x in given.items() if x is not None}
+    if entropy_weight is not None:
+        budget = Budget().train_config(episodes.train, config.get("hidden", ()))
+        config["train"] = replace(budget, entropy_weight=Exponential(entropy_weight))
     skills = discover(episodes.train, method, seed=seed, device="cpu", progress=False, **config)
     return judge(skills, episodes)
 
@@ -172,14 +182,17 @@ COLUMNS = (
 )
 
 
-def table(rows: list[dict]) -> str:
-    """One task, a line per method, in Markdown."""
+def table(rows: list[dict], name: Callable[[dict], str] = label) -> str:
+    """One task, a line per method, in Markdown.
+
+    :param name: of the line that a run belongs to
+    """
     columns = [column for column in COLUMNS if column[1] in rows[0]]
     lines = []
-    for name, mine in groups(rows, label).items():
+    for arm, mine in groups(rows, name).items():
         cells = [cell([row[key] for row in mine], form) for _, key, form in columns]
-        lines.append([name, len(mine), *cells, span([row["processor_seconds"] for row in mine], ".0f")])
-    return markdown(["method", "seeds", *(title for title, _, _ in columns), "processor seconds"], lines)
+        lines.append([arm, len(mine), *cells, span([row["processor_seconds"] for row in mine], ".0f")])
+    return markdown(["", "seeds", *(title for title, _, _ in columns), "processor seconds"], lines)
 
 
 def page(rows: list[dict]) -> str:
@@ -205,25 +218,28 @@ def figure_name(task: str) -> str:
     return f"compare_{task}.png"
 
 
-def figure(task: str, rows: list[dict], path: Path) -> None:
-    """Likelihood and segmentation, a line per method, coloured by family."""
+def figure(title: str, rows: list[dict], path: Path, name: Callable[[dict], str] = label) -> None:
+    """Likelihood and segmentation, a line per method, coloured by family.
+
+    :param name: of the line that a run belongs to
+    """
     shown = {"below_best": "nats per step below the best", "accuracy": "steps right", "boundary_f1": "boundary F1"}
     if "below_best" not in rows[0]:
         shown = {"log_likelihood": "held-out nats per step", "mean_segment_length": "steps until another option"}
     shown |= {"used_options": "options in use"}
-    arms_ = groups(rows, label)
+    arms_ = groups(rows, name)
     families = list(groups(rows, lambda row: row["method"]))
     colors = [plotting.option_color(families.index(mine[0]["method"])) for mine in arms_.values()]
     with plotting.style():
         size = (3.0 * len(shown) + 1, 0.32 * len(arms_) + 1.4)
         fig, axes = plotting.plt.subplots(1, len(shown), figsize=size, layout="constrained")
         for ax, (key, xlabel) in zip(axes, shown.items()):
-            values = {name: [row[key] for row in mine] for name, mine in arms_.items()}
+            values = {arm: [row[key] for row in mine] for arm, mine in arms_.items()}
             point_ranges(ax, values, xlabel, colors, labels=ax is axes[0])
             if key in ("accuracy", "boundary_f1"):
                 ax.set_xlim(-0.03, 1.03)
         seeds = len({row["seed"] for row in rows})
-        fig.suptitle(f"{TASKS[task].title}: {seeds} seeds, interquartile means with 95 % intervals")
+        fig.suptitle(f"{title} (seeds: {seeds}, interquartile means with 95 % intervals)")
         fig.savefig(path)
         plotting.plt.close(fig)
 
@@ -233,7 +249,7 @@ def main(args: Args) -> list[dict]:
     job = partial(run, file=args.data)
     rows = run_grid(job, grid(args), args.out / "compare.json", args.processes, args.progress)
     for task, mine in groups(rows, lambda row: row["task"]).items():
-        figure(task, mine, args.out / figure_name(task))
+        figure(TASKS[task].title, mine, args.out / figure_name(task))
     text = page(rows)
     (args.out / "compare.md").write_text(text)
     print(text)

@@ -120,7 +120,7 @@ def test_reproduce(tmp_path):
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "smoke" / "README.md").read_text()
     figures = {path.stem for path in (tmp_path / "smoke").glob("*.png")}
-    assert len(figures) == 10 and all(f"({name}.png)" in page for name in figures)
+    assert len(figures) == 11 and all(f"({name}.png)" in page for name in figures)
     shared = json.loads((tmp_path / "smoke" / "message_ablations.json").read_text())["runs"]
     assert len({row["name"] for row in shared}) == len(shared) == 17  # the arm that ablations share is run once
     (tmp_path / "smoke" / "trajectory_length.json").unlink()
