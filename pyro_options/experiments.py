@@ -133,8 +133,10 @@ def _version(package: str) -> str | None:
 
 def _timed(job: Job, settings: dict) -> dict:
     start = time.process_time()
-    result = job(**settings)
-    return _plain(result) | {"processor_seconds": time.process_time() - start}
+    result = _plain(job(**settings))
+    clash = {key: result[key] for key in result.keys() & settings.keys() if result[key] != settings[key]}
+    check(not clash, "results that do not go by the name of another setting", clash)
+    return result | {"processor_seconds": time.process_time() - start}
 
 
 @contextmanager

@@ -17,6 +17,11 @@ def square(x: int, marks: str = "") -> dict:
     return {"square": x * x, "threads": torch.get_num_threads(), "process": os.getpid(), "pair": (x, x)}
 
 
+def rename(x: int) -> dict:
+    """Gives back another number under the name of its setting."""
+    return {"x": x + 1}
+
+
 def nap(x: int) -> dict:
     """The first is quick; the others take longer than anybody waits."""
     time.sleep(0 if x == 0 else 600)

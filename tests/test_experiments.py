@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from grid_jobs import interrupt, square
+from grid_jobs import interrupt, rename, square
 
 from pyro_options.experiments import read_runs, run_grid
 
@@ -62,6 +62,11 @@ def test_a_failure_comes_at_the_end_and_is_tried_again(tmp_path, caplog):
     assert sorted(row["square"] for row in read_runs(path)) == [1, 4]
     with pytest.raises(RuntimeError, match="1 of 1 runs failed"):
         run_grid(square, grid(1, -1, 2), path, progress=False)
+
+
+def test_a_result_cannot_pose_as_a_setting(tmp_path):
+    with pytest.raises(RuntimeError, match=r"name of another setting but got \{'x': 3\}"):
+        run_grid(rename, grid(2), tmp_path / "runs.json", progress=False)
 
 
 def test_commands_and_versions_are_kept_without_places(tmp_path, monkeypatch):
