@@ -63,8 +63,7 @@ def method_config(method: str, **config) -> MethodConfig:
 def skills_of(trained: Method, data: Trajectories, action_names=None, metadata=None) -> Skills:
     """The options of a trained method, the most used on ``data`` first."""
     weights = trained.guide.weights.mean_log_weights()
-    parts = trained.model.policy, trained.model.termination, weights
-    found = Skills(*parts, packed=data.packed, action_names=action_names, metadata=metadata)
+    found = trained.model.to_skills(weights, packed=data.packed, action_names=action_names, metadata=metadata)
     found.summary = found.summarize(data)
     return found.used(0.0)
 

@@ -7,6 +7,7 @@ from .gaussian_components import GaussianComponents
 from .growable import Growable, GrowableHeads, GrowableInput, growables
 from .mlp import mlp, output_size
 from .policy import CategoricalPolicy, GaussianPolicy, Termination, option_heads
+from .segment_encoder import SegmentEncoder
 from .varying import VaryingInputs
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "GrowableHeads",
     "GrowableInput",
     "PathEncoder",
+    "SegmentEncoder",
     "Termination",
     "VaryingInputs",
     "growables",
