@@ -1,6 +1,6 @@
 """Every method on the same demonstrations: ours, DDO, CompILE and behaviour cloning, for several K and seeds.
 
-Tasks are the paper's messages, data from five known options, and Breakout. Run it with::
+Tasks are the paper's messages, data from five known options, CompILE's sequences of integers, and Breakout. Run it::
 
     python examples/compare.py                                              # all of it, on two cores
     python examples/compare.py --tasks synthetic --methods options-exact ddo --seeds 0 1 2
@@ -12,8 +12,8 @@ the task. Every run is one call of ``discover`` with its defaults, or with what 
 goes on. It writes ``compare.json`` (every run, with commands and versions), ``compare.md`` and a figure for each task:
 interquartile means over seeds with 95 % bootstrap intervals.
 
-The log-likelihood is that of held-out actions given states, exact, with paths summed out. Segments are the most
-probable ones; they are compared with the truth where there is one.
+The log-likelihood is that of held-out actions given states, exact, with paths (CompILE's segments) summed out. Segments
+are the most probable ones; they are compared with the truth where there is one.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,9 +41,9 @@ from pyro_options.segmentation import boundaries, boundary_scores, label_scores
 class Args:
     """Compare methods."""
 
-    tasks: tuple[str, ...] = ("message-4", "message-8", "synthetic", "breakout")
+    tasks: tuple[str, ...] = ("message-4", "message-8", "synthetic", "integers", "breakout")
     """keys of TASKS"""
-    methods: tuple[str, ...] = ("options-exact", "options", "ddo", "bc")
+    methods: tuple[str, ...] = ("options-exact", "options", "ddo", "compile", "compile-np", "bc", "bc-deep")
     """keys of METHODS"""
     fixed: tuple[str, ...] = ("options-exact",)
     """methods that can grow to run with fixed K as well"""
@@ -91,11 +91,11 @@ def entry(
 
     :param data: what Breakout's demonstrations are called
     """
+    config = TASKS[task].settings | TASKS[task].tuned.get(method, {}) | ({} if epochs is None else {"epochs": epochs})
     settings: dict[str, Any] = {"task": task, "method": method, "fixed_options": K, "seed": seed, "size": size}
+    settings["config"] = config
     if task.startswith("breakout"):
         settings["data"] = data
-    if epochs is not None:
-        settings["epochs"] = epochs
     return {f"{task}, {label(settings)}, seed {seed}": settings}
 
 
@@ -123,7 +123,7 @@ def run(
     fixed_options: int | None,
     seed: int,
     size: dict,
-    epochs: int | None = None,
+    config: dict,
     data: str = "",
     entropy_weight: float | None = None,
     *,
@@ -131,13 +131,15 @@ def run(
 ) -> dict:
     """One discovery, judged on held-out episodes.
 
+    :param config: for ``discover``
     :param data: what Breakout's demonstrations are called, for the record
     :param entropy_weight: of the entropy regularizer at the start, instead of the guide's default
     """
     spec = TASKS[task]
     episodes = spec.make(seed, replace(spec.size, **size), file)
-    given = {"num_options": fixed_options, "epochs": epochs}
-    config = spec.settings | spec.tuned.get(method, {}) | {key: x for key, x in given.items() if x is not None}
+    config = {key: tuple(x) if isinstance(x, list) else x for key, x in config.items()}  # JSON has no tuples
+    if fixed_options is not None:
+        config["num_options"] = fixed_options
     if entropy_weight is not None:
         budget = Budget().train_config(episodes.train, config.get("hidden", ()))
         config["train"] = replace(budget, entropy_weight=Exponential(entropy_weight))

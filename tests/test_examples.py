@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import tyro
 from PIL import Image
 from skill_sets import ScriptedSkills
@@ -155,6 +156,17 @@ def test_the_full_proof_of_concept_is_committed(studies):
         rows = {row["name"]: row for row in json.loads(Path(file).read_text())["runs"]}
         for name, settings in grid.items():
             assert {key: rows[name][key] for key in rows[name]["settings"]} == settings
+
+
+def test_the_best_possible_likelihood_of_integers_is_a_distribution(studies):
+    """Over all sequences of a length: cuts into three segments, and symbols that differ from their neighbours."""
+    for T, cuts in ((3, [(1, 2)]), (5, [(a, b) for a in range(1, 4) for b in range(a + 1, 5)])):
+        starts = torch.zeros(len(cuts), 6, dtype=torch.bool)
+        starts[:, 0] = True
+        for row, cut in zip(starts, cuts):
+            row[list(cut)] = True
+        each = studies[1].integers_log_likelihood(starts, torch.full((len(cuts),), T))
+        assert float((each.exp() * 5 * 4 * 4).sum()) == pytest.approx(1)
 
 
 def test_breakout_is_cut_to_learn_from_but_not_to_judge_by(studies):

@@ -27,7 +27,7 @@ class Size:
     num_seeds: int
     num_options: tuple[int, ...]
     epochs: int | None = None
-    methods: tuple[str, ...] = ("options", "options-exact", "ddo", "bc")
+    methods: tuple[str, ...] = ("options", "options-exact", "ddo", "compile", "compile-np", "bc")
 
 
 METHODS: dict[Preset, Size] = {
@@ -37,7 +37,7 @@ METHODS: dict[Preset, Size] = {
     "paper": Size(800, 200, 10, (3, 5, 7, 9, 11, 13), 1500),
 }
 #: numbers of options as in the paper's table 2
-TABLE = {"options": 7, "options-exact": 7, "ddo": 11}
+TABLE = {"options": (7,), "options-exact": (7, None), "ddo": (11,), "compile": (7,), "compile-np": (None,)}
 TRAJECTORIES: dict[Preset, Size] = {
     "smoke": Size(4, 2, 1, (), 1),
     "quick": Size(16, 8, 1, (), 10),
@@ -58,21 +58,19 @@ def grid(tasks: tuple[str, ...], size: Size, num_options: dict[str, tuple[int | 
 
 def by_number(preset: Preset) -> dict[str, Grid]:
     size = METHODS[preset]
-    arms = {method: tuple(compare.arms(method, size.num_options)) for method in size.methods}
+    arms = {method: tuple(compare.arms(method, size.num_options, method != "compile-np")) for method in size.methods}
     return {"methods.json": grid(("breakout",), size, arms)}
 
 
 def by_length(preset: Preset) -> dict[str, Grid]:
     size = TRAJECTORIES[preset]
-    arms = {method: (K,) for method, K in TABLE.items()}
-    arms |= {"options-exact": (7, None)}
-    return {"trajectory_length.json": grid(tuple(f"breakout-{n}" for n in LENGTHS), size, arms)}
+    return {"trajectory_length.json": grid(tuple(f"breakout-{n}" for n in LENGTHS), size, TABLE)}
 
 
 def regularized(preset: Preset) -> dict[str, Grid]:
     """The relaxed guide with K = 7, with the paper's regularizer and without."""
     size = METHODS[preset]
-    plain = grid(("breakout",), size, {"options": (TABLE["options"],)})
+    plain = grid(("breakout",), size, {"options": TABLE["options"]})
     return {
         "atari_entropy.json": {
             f"{name}, entropy weight {weight}": settings | {"entropy_weight": weight}

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyro_options.data import Trajectories, from_npz, synthetic_options
+from pyro_options.data import Trajectories, from_npz, integer_sequences, synthetic_options
 from pyro_options.envs import atari_demonstrations, message_demonstrations
 
 
@@ -78,6 +78,33 @@ def synthetic(seed: int, size: Size, file: Path | None) -> Demonstrations:
     return Demonstrations(data[:cut], held, Truth(known.options[cut:], total / held.num_steps))
 
 
+def integers(seed: int, size: Size, file: Path | None) -> Demonstrations:
+    """CompILE's own task: three segments of Poisson length, in each of which one of five integers repeats."""
+    known = integer_sequences(size.num_episodes + size.held_out, seed=seed)
+    cut = size.num_episodes
+    held, starts = known.trajectories[cut:], known.switches[cut:]
+    total = float(integers_log_likelihood(starts, held.lengths).sum())
+    return Demonstrations(known.trajectories[:cut], held, Truth(known.options[cut:], total / held.num_steps))
+
+
+def integers_log_likelihood(starts: Tensor, steps: Tensor, mean: float = 3.0, num_symbols: int = 5) -> Tensor:
+    """What the generator of integer sequences gives each, knowing how long it is, ``(N,)``.
+
+    :param starts: bits ``(N, T)``: a segment begins
+    :param steps: length of each sequence ``(N,)``
+    """
+    mask = torch.arange(starts.shape[1]) < steps.unsqueeze(-1)
+    lengths = torch.bincount(starts[mask].long().cumsum(0) - 1).view(len(starts), -1)  # (N, segments)
+    number = torch.arange(1, int(steps.max()) + 1, dtype=torch.float64)
+    pmf = torch.cat([torch.zeros(1), torch.exp(number * math.log(mean) - mean - torch.lgamma(number + 1))])
+    pmf = pmf / -math.expm1(-mean)  # a segment has at least one step
+    sums = pmf
+    for _ in range(lengths.shape[1] - 1):
+        sums = torch.stack([(sums[: n + 1] * pmf[: n + 1].flip(0)).sum() for n in range(len(pmf))])
+    symbols = math.log(num_symbols) + (lengths.shape[1] - 1) * math.log(num_symbols - 1)
+    return pmf[lengths].log().sum(-1) - sums[steps].log() - symbols
+
+
 def breakout(seed: int, size: Size, file: Path | None) -> Demonstrations:
     """Bits of Breakout's RAM, from a file or the scripted expert; the last episodes are held out, whatever the seed."""
     if file is None:
@@ -122,10 +149,30 @@ MESSAGE = {"hidden": (16, 16), "rule": "evidence", "batch_size": 128, "learning_
 #: of the paper's tables 1 to 3
 LENGTHS = (50, 150, 300, 500, 1000)
 
+#: CompILE has to be told how episodes fall into segments: as they do where that is known, else as in the paper
+SEGMENTS = {
+    "message": {"num_segments": 2, "segment_length": 5.0},
+    "synthetic": {"num_segments": 12, "segment_length": 10.0},
+    "integers": {"num_segments": 3, "segment_length": 3.0},
+    "breakout": {"num_segments": 7},
+}
+
+
+def tuned(name: str, **more: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What single methods need, beside CompILE's segments."""
+    return {method: SEGMENTS[name] for method in ("compile", "compile-np")} | more
+
+
 TASKS = {
-    "message-4": Task("messages, n_V = 4", message(4), Size(1000, 200), (4, 8), MESSAGE),
-    "message-8": Task("messages, n_V = 8", message(8), Size(1000, 200), (8, 16), MESSAGE),
-    "synthetic": Task("five known options", synthetic, Size(200, 40), (5, 8)),
-    "breakout": Task("Breakout", breakout, Size(150, 50, 300), (4, 8)),
-    **{f"breakout-{n}": Task(f"Breakout, {n} steps", breakout_cut(n), Size(100, 20, 1000), (7,)) for n in LENGTHS},
+    "message-4": Task("messages, n_V = 4", message(4), Size(1000, 200), (4, 8), MESSAGE, tuned("message")),
+    "message-8": Task("messages, n_V = 8", message(8), Size(1000, 200), (8, 16), MESSAGE, tuned("message")),
+    "synthetic": Task(
+        "five known options", synthetic, Size(200, 40), (5, 8), {}, tuned("synthetic", options={"rule": "evidence"})
+    ),
+    "integers": Task("integer sequences", integers, Size(1000, 200), (5,), {}, tuned("integers")),
+    "breakout": Task("Breakout", breakout, Size(80, 40, 300), (8,), {"epochs": 60}, tuned("breakout")),
+    **{
+        f"breakout-{n}": Task(f"Breakout, {n} steps", breakout_cut(n), Size(100, 20, 1000), (7,), {}, tuned("breakout"))
+        for n in LENGTHS
+    },
 }
