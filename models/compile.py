@@ -20,8 +20,8 @@ class CompILE(PyroModule):
         \prod_t \pi_{h_{j(t)}}(a_t^{(i)}\mid s_t^{(i)})
 
     Sites: ``sticks`` (unless ``prior="uniform"``), ``boundaries`` of event shape ``(M - 1, T + 1)``, ``skills`` of
-    event shape ``(M, K)``, and ``actions``, the last three in the plate ``episodes``. With ``uniform`` it is CompILE, with
-    ``gem`` its nonparametric version.
+    event shape ``(M, K)``, and ``actions``, the last three in the plate ``episodes``. With ``uniform`` it is CompILE,
+    with ``gem`` its nonparametric version.
 
     :param policy: low-level policies, ``policy(states, mask=mask)`` a distribution over actions with one component each
     :param num_segments: M; an episode may use fewer, since segments may be empty

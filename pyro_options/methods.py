@@ -3,6 +3,7 @@
 Models and guides know nothing of each other; this is where they are put together.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -100,10 +101,14 @@ class TrainDefaults:
 
     entropy_weight: float = 5.0  # λ_ent
     epochs: int = 100
+    max_learning_rate: float = math.inf  # that its encoder bears, where linear policies would take more
 
 
 #: with the path summed out there is no encoder to keep from settling early
-TRAIN_DEFAULTS = {name: TrainDefaults() for name in GUIDES} | {"exact": TrainDefaults(entropy_weight=0.0)}
+TRAIN_DEFAULTS = {name: TrainDefaults() for name in GUIDES} | {
+    "exact": TrainDefaults(entropy_weight=0.0),
+    "segments": TrainDefaults(max_learning_rate=1e-2),
+}
 
 
 @dataclass(frozen=True)
@@ -191,6 +196,12 @@ METHODS: dict[str, dict] = {
     "bc-deep": {"guide": "exact", "uniform": True, "num_options": 1, "hidden": (64, 64)},
 }
 
+#: settings of CompILE, for its name and a :class:`MethodConfig`: the paper's for Atari, and for integer sequences
+SEGMENT_PRESETS: dict[str, dict] = {
+    "atari": {"num_segments": 7, "max_duration": 15, "hidden": ()},
+    "integers": {"num_segments": 3, "segment_length": 3.0, "hidden": ()},
+}
+
 
 def build(name: str, data: Trajectories, **config) -> Method:
     """The method called ``name``, sized for ``data``.
@@ -245,7 +256,8 @@ def _prior(config: MethodConfig) -> str | GEM:
 def _model(data: Trajectories, policy, config: MethodConfig, inputs: VaryingInputs | None) -> OptionHMM | CompILE:
     if config.guide == "segments":
         check(config.termination_cost == 0, "no termination_cost with CompILE", config.termination_cost)
-        length = config.segment_length or data.num_steps / len(data) / config.num_segments
+        mean = data.num_steps / len(data)
+        length = mean / config.num_segments if config.segment_length is None else config.segment_length
         return CompILE(policy, config.num_segments, length, _prior(config), config.alpha, config.max_duration)
     termination = Termination(data.state_dim, policy.num_options, config.hidden, _network(inputs, config))
     return OptionHMM(policy, termination, _prior(config), config.alpha, config.termination_cost)

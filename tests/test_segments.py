@@ -145,7 +145,7 @@ def test_chunks_change_nothing(monkeypatch):
 
 def test_paths_are_drawn_from_the_prior():
     torch.manual_seed(0)
-    log_weights, _, path, tables = story()
+    _, _, path, tables = story()
     drawn = path.sample((20_000,))[:, 0]
     assert (path.sample()[1, 2:, 0] == 0).all()
     chances = {}

@@ -91,7 +91,7 @@ class SegmentPath(TorchDistribution):
 
     def _chunks(self, emission: Tensor) -> list[tuple["SegmentPath", slice]]:
         """Episodes a few at a time: their tables are large."""
-        if len(self.batch_shape) != 1:
+        if not self.batch_shape:
             return [(self, slice(None))]
         T, K = emission.shape[-2:]
         size = max(1, _CELLS // ((T + 1) ** 2 * (K + 2)))
@@ -108,9 +108,8 @@ class SegmentPath(TorchDistribution):
 
         :param emission: ``log π_k(a_t | s_t)`` of shape ``(..., T, K)``
         """
-        return torch.cat(
-            [part._log_marginal(emission[rows]).reshape(-1) for part, rows in self._chunks(emission)]
-        ).view(self.batch_shape)
+        parts = [path._log_marginal(emission[rows]) for path, rows in self._chunks(emission)]
+        return torch.cat(parts) if self.batch_shape else parts[0]
 
     def posterior(self, emission: Tensor) -> PathPosterior:
         """What the actions say about skills and segments: gradients of the log marginal (Fisher's identity)."""
