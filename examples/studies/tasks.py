@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pyro_options.data import Trajectories, from_npz, integer_sequences, synthetic_options
 from pyro_options.envs import atari_demonstrations, message_demonstrations
+from pyro_options.methods import SEGMENT_PRESETS
 
 
 @dataclass(frozen=True)
@@ -153,8 +154,8 @@ LENGTHS = (50, 150, 300, 500, 1000)
 SEGMENTS = {
     "message": {"num_segments": 2, "segment_length": 5.0},
     "synthetic": {"num_segments": 12, "segment_length": 10.0},
-    "integers": {"num_segments": 3, "segment_length": 3.0},
-    "breakout": {"num_segments": 7},
+    "integers": SEGMENT_PRESETS["integers"],
+    "breakout": SEGMENT_PRESETS["atari"],
 }
 
 
