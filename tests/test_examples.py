@@ -16,7 +16,8 @@ from PIL import Image
 from skill_sets import ScriptedSkills
 
 from pyro_options import Skills
-from pyro_options.data import Trajectories
+from pyro_options.data import to_minari
+from pyro_options.envs import atari_demonstrations, make_atari
 from pyro_options.rl import SMDPPPO
 
 ROOT = Path(__file__).parents[1]
@@ -296,16 +297,22 @@ def test_atari_discover_with_a_file_and_the_relaxed_guide(tmp_path):
     assert json.loads((tmp_path / "out" / "results.json").read_text())["num_options"] == 2
 
 
-def test_atari_discover_reads_files_of_either_kind(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    from atari_discover import load_file
-
-    data = Trajectories(np.zeros((2, 3, 128), np.uint8), np.zeros((2, 3), np.int64), packed=True)
-    data.save(tmp_path / "own.npz")
-    assert load_file(tmp_path / "own.npz").packed
-    np.savez(tmp_path / "other.npz", pixels=np.zeros(3))
-    with pytest.raises(ValueError, match="'ram'"):
-        load_file(tmp_path / "other.npz")
+def test_atari_discover_with_a_minari_data_set(tmp_path, monkeypatch):
+    """What the expert did, by way of Minari, is replayed in the animation; an id that is not there is named."""
+    pytest.importorskip("minari")
+    pytest.importorskip("h5py")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    env = make_atari("Breakout")
+    to_minari(atari_demonstrations("Breakout", 4, max_steps=30), "breakout/scripted-v0", env)
+    env.close()
+    tiny = TINY["atari_discover.py"]
+    done = run("atari_discover.py", *tiny, "--minari", "breakout/scripted-v0", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["episodes"] == results["held_out_episodes"] == 2 and results["exact_log_likelihood"] < 0
+    assert "cannot be replayed" not in done.stdout and (tmp_path / "out" / "options_0.gif").exists()
+    done = run("atari_discover.py", *tiny, "--minari", "breakout/absent-v0", "--out", tmp_path / "out")
+    assert done.returncode != 0 and "breakout/absent-v0" in done.stderr
 
 
 def test_atari_discover_takes_one_source(tmp_path):
