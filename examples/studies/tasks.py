@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyro_options.data import Trajectories, from_npz, integer_sequences, synthetic_options
-from pyro_options.envs import atari_demonstrations, message_demonstrations
+from pyro_options.data import Trajectories, integer_sequences, synthetic_options
+from pyro_options.envs import atari_demonstrations, load_atari, message_demonstrations
 from pyro_options.methods import SEGMENT_PRESETS
 
 
@@ -111,7 +111,7 @@ def breakout(seed: int, size: Size, file: Path | None) -> Demonstrations:
     if file is None:
         data = play(size.num_episodes + size.held_out, size.max_steps)
     else:
-        data = from_npz(file, states="ram", actions="action", lengths="length", packed=True)
+        data = load_atari(file)
     data = cut_to(data, size.max_steps)
     train, held = data[: -size.held_out], data[-size.held_out :]
     chosen = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))[: size.num_episodes]
@@ -153,7 +153,7 @@ LENGTHS = (50, 150, 300, 500, 1000)
 #: CompILE has to be told how episodes fall into segments: as they do where that is known, else as in the paper
 SEGMENTS = {
     "message": {"num_segments": 2, "segment_length": 5.0},
-    "synthetic": {"num_segments": 12, "segment_length": 10.0},
+    "synthetic": {"num_segments": 10, "segment_length": 10.0},
     "integers": SEGMENT_PRESETS["integers"],
     "breakout": SEGMENT_PRESETS["atari"],
 }
