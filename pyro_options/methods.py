@@ -27,7 +27,18 @@ from pyro_options.growth import (
 from pyro_options.guides import Exact, GammaConcentration, Relaxed, ScoreFunction, StraightThrough, weights_guide
 from pyro_options.handlers import GrowthMessenger
 from pyro_options.models import GEM, OptionHMM
-from pyro_options.nn import CategoricalPolicy, GaussianPolicy, PathEncoder, Termination, VaryingInputs, mlp
+from pyro_options.nn import (
+    CategoricalPolicy,
+    GaussianPolicy,
+    PathEncoder,
+    StateEmbedding,
+    Termination,
+    VaryingInputs,
+    mlp,
+)
+
+#: numbers in a state above which an encoder embeds it; fewer cost next to nothing
+WIDE = 64
 
 #: every guide by the name that a command line takes
 GUIDES = {
@@ -105,6 +116,7 @@ class MethodConfig:
     termination_cost: float = 0.0  # nats for each termination; more makes options longer
     hidden: tuple[int, ...] = (16, 16)  # shared state network; () is a linear layer per option
     skip_constant: bool = False  # leave out entries of a state that never vary in the data
+    embedding: int | None = None  # units between states and LSTM; 0 for none, as in the paper; None is 16 if wide
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
     coupled: bool = True  # False draws h_t independently of b_t, as the paper's encoder does
@@ -133,6 +145,7 @@ class MethodConfig:
         check(0 < self.delta < 1, "delta in (0, 1)", self.delta)
         check(self.check_every >= 1, "check_every >= 1", self.check_every)
         check(self.birth_learning_rate > 0, "birth_learning_rate > 0", self.birth_learning_rate)
+        check(self.embedding is None or self.embedding >= 0, "embedding >= 0", self.embedding)
         check(self.patience >= 1, "patience >= 1", self.patience)
         if self.alpha_prior is not None or self.discount:
             check(self.prior == "gem" and not self.point, "a nonparametric posterior", self.prior, "Leave K open.")
@@ -220,6 +233,14 @@ def _prior(config: MethodConfig) -> str | GEM:
     return GEM(config.alpha, discount=config.discount, alpha_prior=config.alpha_prior)
 
 
+def _encoder_inputs(data: Trajectories, config: MethodConfig, inputs: VaryingInputs | None):
+    """What reads the states for an encoder; ``None`` for the encoder itself."""
+    width, units = data.state_dim if inputs is None else inputs.out_features, config.embedding
+    if units is None:
+        units = 16 if width > WIDE else 0
+    return StateEmbedding(data.state_dim, units, inputs) if units else inputs
+
+
 def _guide(data: Trajectories, num_options: int, config: MethodConfig, inputs: VaryingInputs | None) -> PyroModule:
     weights = weights_guide(config.prior, num_options, config.point)
     if config.alpha_prior is not None:
@@ -227,5 +248,6 @@ def _guide(data: Trajectories, num_options: int, config: MethodConfig, inputs: V
     if config.guide == "exact":
         return Exact(weights)
     step_dim = data.state_dim + data.action_dim
-    encoder = PathEncoder(step_dim, num_options, config.lstm_size, config.encoder_hidden, inputs=inputs)
+    sizes, reader = (config.lstm_size, config.encoder_hidden), _encoder_inputs(data, config, inputs)
+    encoder = PathEncoder(step_dim, num_options, *sizes, inputs=reader)
     return GUIDES[config.guide](weights, encoder, coupled=config.coupled)

@@ -19,6 +19,7 @@ from pyro_options.data import Trajectories
 from pyro_options.errors import check
 from pyro_options.growth import GrowthEvent
 from pyro_options.handlers import EntropyMessenger, GrowthMessenger, TemperMessenger, collapse
+from pyro_options.nn import shared_product
 
 from .schedules import Constant, Exponential, Schedule
 
@@ -137,6 +138,7 @@ class Trainer:
             pyro.validation_enabled(validate),
             pyro.get_param_store().scope(),
             poutine.scale(scale=1 / batch.population),
+            shared_product(batch.states, self.model, self.guide),
         ):
             loss = self.elbo.loss_and_grads(model, guide, batch)
         if not math.isfinite(loss):

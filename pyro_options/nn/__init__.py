@@ -7,6 +7,8 @@ from .gaussian_components import GaussianComponents
 from .growable import Growable, GrowableHeads, GrowableInput, growables
 from .mlp import mlp, output_size
 from .policy import CategoricalPolicy, GaussianPolicy, Termination, option_heads
+from .shared_product import ReadsStates, shared_product
+from .state_embedding import StateEmbedding
 from .varying import VaryingInputs
 
 __all__ = [
@@ -19,6 +21,8 @@ __all__ = [
     "GrowableHeads",
     "GrowableInput",
     "PathEncoder",
+    "ReadsStates",
+    "StateEmbedding",
     "Termination",
     "VaryingInputs",
     "growables",
@@ -26,4 +30,5 @@ __all__ = [
     "option_heads",
     "output_size",
     "reverse_episodes",
+    "shared_product",
 ]
