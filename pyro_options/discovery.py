@@ -63,8 +63,7 @@ def method_config(method: str, **config) -> MethodConfig:
 def skills_of(trained: Method, data: Trajectories, action_names=None, metadata=None) -> Skills:
     """The options of a trained method, the most used on ``data`` first."""
     weights = trained.guide.weights.mean_log_weights()
-    parts = trained.model.policy, trained.model.termination, weights
-    found = Skills(*parts, packed=data.packed, action_names=action_names, metadata=metadata)
+    found = trained.model.to_skills(weights, packed=data.packed, action_names=action_names, metadata=metadata)
     found.summary = found.summarize(data)
     return found.used(0.0)
 
@@ -157,5 +156,8 @@ def _train_config(data: Trajectories, config: MethodConfig, train: TrainConfig |
     if train is not None:
         check(isinstance(train, TrainConfig), "a TrainConfig", train)
         return train
-    entropy = TRAIN_DEFAULTS[config.guide].entropy_weight if config.num_options is None else 0.0
-    return replace(Budget().train_config(data, config.hidden), entropy_weight=Exponential(entropy))
+    defaults = TRAIN_DEFAULTS[config.guide]
+    entropy = defaults.entropy_weight if config.num_options is None else 0.0
+    found = Budget().train_config(data, config.hidden)
+    rate = min(found.learning_rate, defaults.max_learning_rate)
+    return replace(found, entropy_weight=Exponential(entropy), learning_rate=rate)

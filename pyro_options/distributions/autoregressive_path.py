@@ -10,6 +10,7 @@ from torch.distributions import constraints
 from torch.nn.functional import logsigmoid, one_hot, pad
 
 from .decoder_draw import can_draw, draw
+from .logspace import gumbel
 
 
 class Decoder(Protocol):
@@ -17,12 +18,6 @@ class Decoder(Protocol):
 
     def __call__(self, context: Tensor, previous: Tensor) -> Tensor:
         """:param context: ``(..., H)`` :param previous: ``(..., K + 1)`` :returns: logits ``(..., K + 1)``"""
-
-
-def _gumbel(like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    limits = torch.finfo(like.dtype)
-    uniform = torch.rand(shape, dtype=like.dtype, device=like.device).clamp(min=limits.tiny, max=1 - limits.eps)
-    return -torch.log(-torch.log(uniform))
 
 
 class AutoregressivePath(TorchDistribution):
@@ -69,8 +64,8 @@ class AutoregressivePath(TorchDistribution):
         T, width = self.event_shape
         context = self.context  # (..., T, H)
         shape = (T, *self.batch_shape)
-        logistic = _gumbel(context, (*shape, 1)) - _gumbel(context, (*shape, 1))
-        noise = torch.cat([logistic, _gumbel(context, (*shape, width - 1))], -1)
+        logistic = gumbel(context, (*shape, 1)) - gumbel(context, (*shape, 1))
+        noise = torch.cat([logistic, gumbel(context, (*shape, width - 1))], -1)
         if self.batch_shape and can_draw(self.decoder, context):
             temperature = getattr(self, "temperature", 1.0)
             self._drawn = draw(self.decoder, context, noise.movedim(0, -2), temperature, self.coupled, self.discrete)

@@ -7,6 +7,7 @@ from .gaussian_components import GaussianComponents
 from .growable import Growable, GrowableHeads, GrowableInput, growables
 from .mlp import mlp, output_size
 from .policy import CategoricalPolicy, GaussianPolicy, Termination, option_heads
+from .segment_encoder import SegmentEncoder
 from .shared_product import ReadsStates, shared_product
 from .state_embedding import StateEmbedding
 from .varying import VaryingInputs
@@ -22,6 +23,7 @@ __all__ = [
     "GrowableInput",
     "PathEncoder",
     "ReadsStates",
+    "SegmentEncoder",
     "StateEmbedding",
     "Termination",
     "VaryingInputs",
