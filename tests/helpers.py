@@ -14,6 +14,7 @@ from pyro_options.guides import Exact, weights_guide
 from pyro_options.handlers import ObserveMessenger, collapse
 from pyro_options.models import OptionHMM
 from pyro_options.nn import CategoricalPolicy, Termination
+from pyro_options.skills import Skills
 
 P_VALUE = 1e-4  # seeds are fixed: a fit is either above this or wrong
 
@@ -136,3 +137,20 @@ def speakers(*says, termination=-5.0):
     guide = Exact(weights_guide("gem", len(says)))
     reweight([guide], torch.zeros(len(says)))
     return model, guide
+
+
+def talking_skills(*says, names=("up", "down", "left", "right"), **metadata):
+    """Options that say one action each."""
+    model, guide = speakers(*says, termination=-3.0)
+    return Skills(
+        model.policy, model.termination, guide.weights.mean_log_weights(), action_names=names, metadata=metadata
+    )
+
+
+def talks(*rows):
+    """Episodes with these actions."""
+    return Trajectories.from_episodes([(torch.randn(len(row), 3), torch.tensor(row)) for row in rows], num_actions=4)
+
+
+#: what the episodes of a small report say
+BLOCKS = ([0] * 6 + [1] * 4 + [2] * 8, [1] * 5, [2] * 3 + [0] * 3)
