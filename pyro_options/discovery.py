@@ -95,7 +95,7 @@ def discover(
     All K options are returned, the most used first; :meth:`Skills.used` keeps those in use. ``skills.metadata`` has
     everything that led to them: ``method`` and ``train`` (every setting), ``history`` (ELBO and K after each epoch),
     ``growth`` (every decision, and the usage that it was made on), ``log_likelihood`` in exact nats per step on
-    the ``train`` and the ``held_out`` episodes, ``seconds``.
+    the ``train`` and the ``held_out`` episodes, ``updates`` of the parameters, ``seconds``.
 
     :param method: a key of :data:`pyro_options.methods.METHODS`; the default sums paths out exactly and grows K
     :param held_out: share of the episodes to keep for evaluation only
@@ -138,6 +138,7 @@ def discover(
         "history": history.to_dict(),
         "growth": [] if found.growth is None else [event.to_dict() for event in found.growth.history],
         "log_likelihood": likelihood,
+        "updates": trainer.num_steps,
         "seconds": history.seconds,
     }
     logger.info("%d options, %d in use: %s nats per step", skills.num_options, skills.used_options, likelihood)

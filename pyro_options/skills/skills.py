@@ -309,6 +309,23 @@ class Skills:
         """Writes a safetensors file: tensors, and JSON in its header. An old file is replaced, or left as it was."""
         file.write(path, self)
 
+    def report(self, path: str | os.PathLike, trajectories: Trajectories | None = None, **settings) -> None:
+        """Writes one HTML file to look at: figures, a card for each option, and timelines to move through.
+
+        It loads nothing from anywhere, so it can be sent and kept. :func:`~pyro_options.skills.report.write_report`
+        documents the settings.
+
+        Example::
+
+            skills.report("report.html", held_out, frames=partial(replay_frames, "Breakout"))
+
+        :param trajectories: to cut into options and show; without them there are only figures and short cards
+        :param settings: ``frames``, ``title``, ``figures``, ``state_names`` and what keeps the file small
+        """
+        from .report import write_report  # brings an image library along
+
+        write_report(path, self, trajectories, **settings)
+
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Skills":
         """Reads a file that :meth:`save` wrote. Nothing in it can run code; anything odd about it is refused."""
