@@ -172,6 +172,7 @@ class Trajectories:
 
     @property
     def device(self) -> torch.device:
+        """Where the episodes are."""
         return self.stored.device
 
     @property
