@@ -1,7 +1,9 @@
 """What README and docs say is run, linked and complete."""
 
+import doctest
 import importlib
 import inspect
+import pkgutil
 import re
 import subprocess
 import sys
@@ -136,6 +138,14 @@ def test_every_public_symbol_has_a_docstring(name):
     module = importlib.import_module(name)
     assert module.__doc__ and public_names(module)
     assert [missing for symbol in public_names(module) for missing in undocumented(module, symbol)] == []
+
+
+def test_doctests_pass():
+    roots = [importlib.import_module(name) for name in ("pyro_options", "pyro_options.models", "pyro_options.guides")]
+    names = {found.name for root in roots for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}.")}
+    results = [doctest.testmod(importlib.import_module(name)) for name in sorted(names)]
+    assert sum(result.failed for result in results) == 0
+    assert sum(result.attempted for result in results) >= 10
 
 
 def test_every_package_has_an_api_page():

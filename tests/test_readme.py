@@ -20,3 +20,10 @@ def test_every_package_is_listed_for_the_wheel():
     folders = {path.parent for path in (ROOT / "pyro_options").rglob("__init__.py")}
     found = {str(folder.relative_to(ROOT)).replace("/", ".") for folder in folders}
     assert set(setuptools["packages"]) == found | {"pyro_options.models", "pyro_options.guides"}
+
+
+def test_the_version_is_the_same_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    citation = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE).group(1)
+    changelog = re.search(r"^## (\S+) \(", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE).group(1)
+    assert version == citation == changelog

@@ -57,7 +57,7 @@ def index(texts: dict[str, str]) -> str:
             lines += [f"      .. image:: ../../{drawn.relative_to(ROOT)}", f"         :alt: {name}.py"]
             lines += [f"         :target: {name}.html", ""]
         lines += [f"      :doc:`{title(text)} <{name}>`", "", f"      ``examples/{name}.py``", ""]
-    return "\n".join([*lines, ".. toctree::", "   :hidden:", "", *(f"   {name}" for name in texts), ""])
+    return "\n".join([*lines, ".. toctree::", "   :hidden:", "", *(f"   {name}.py <{name}>" for name in texts), ""])
 
 
 def write(app: Sphinx) -> None:

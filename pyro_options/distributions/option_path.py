@@ -31,6 +31,9 @@ class PathPosterior:
 def encode_path(options: Tensor, terminations: Tensor, num_options: int) -> Tensor:
     """The path tensor ``(..., T, K + 1)``: terminations first, one-hot options behind.
 
+    >>> encode_path(torch.tensor([0, 0, 1]), torch.tensor([1, 0, 1]), num_options=2).tolist()
+    [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
+
     :param options: integer options ``(..., T)``
     :param terminations: bits ``(..., T)``
     """

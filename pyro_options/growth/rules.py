@@ -26,6 +26,11 @@ class UsageRule:
 
     It has a known weak spot: usage of 0.76 and 0.24 at K = 2, δ = 0.5 stops growth for good.
 
+    >>> import torch
+    >>> even, uneven = torch.tensor([0.5, 0.5]), torch.tensor([0.76, 0.24])
+    >>> [UsageRule().propose(Usage(share, share, 100)) for share in (even, uneven)]
+    [1, 0]
+
     :param delta: δ in (0, 1)
     :param measure: ``"likelihood"`` counts the data that a component makes most likely, as the paper does;
         ``"posterior"`` sums responsibilities, which also know the weights and what came before and after
