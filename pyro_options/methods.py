@@ -174,6 +174,7 @@ class MethodConfig:
 
     @property
     def prior(self) -> str:
+        """The prior over weights: ``gem`` if K grows, else ``truncated`` or ``uniform``."""
         if self.uniform:
             return "uniform"
         return "gem" if self.num_options is None else "truncated"

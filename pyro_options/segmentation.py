@@ -36,6 +36,9 @@ class LabelScores:
 def boundaries(options: Tensor, mask: Tensor) -> Tensor:
     """Where another option takes over, ``(N, T)``; the first step of an episode does not count.
 
+    >>> boundaries(torch.tensor([[3, 3, 1]]), torch.ones(1, 3, dtype=torch.bool)).tolist()
+    [[False, False, True]]
+
     :param options: integers ``(N, T)``
     :param mask: steps in use ``(N, T)``
     """
@@ -102,6 +105,10 @@ def _best_naming(predicted: np.ndarray, true: np.ndarray) -> dict[int, int]:
 
 def hungarian_accuracy(predicted: Tensor, true: Tensor, mask: Tensor) -> float:
     """Share of steps that agree under the best one-to-one naming; options without a name agree with nothing.
+
+    >>> predicted, true = torch.tensor([[7, 7, 7, 2]]), torch.tensor([[0, 0, 1, 1]])
+    >>> hungarian_accuracy(predicted, true, torch.ones(1, 4, dtype=torch.bool))
+    0.75
 
     :param predicted: integers ``(N, T)``
     :param true: the same of the truth

@@ -27,7 +27,7 @@ class AutoregressivePath(TorchDistribution):
 
     :math:`c_t` is the encoder's summary of :math:`\xi_{t:T-1}` and of the weights. By default (``coupled``) an option
     that does not terminate goes on, :math:`h_t = h_{t-1}` when :math:`b_t = 0`, so that no mass falls on paths that the
-    model forbids. ``coupled=False`` is the paper's equation 18, where :math:`h_t` is drawn independently of
+    model forbids. ``coupled=False`` is the paper's equation 16, where :math:`h_t` is drawn independently of
     :math:`b_t`; its bound is minus infinity for discrete samples.
 
     :param decoder: gives the logits of a step, see :class:`Decoder`

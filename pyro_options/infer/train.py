@@ -63,6 +63,7 @@ class History:
     seconds: float = 0.0
 
     def to_dict(self) -> dict:
+        """Plain numbers, for JSON."""
         return asdict(self)
 
 
@@ -118,6 +119,7 @@ class Trainer:
         self._validated = 0  # the number of options that Pyro's checks have passed with
 
     def parameters(self) -> list[torch.nn.Parameter]:
+        """Every parameter of the model and the guide."""
         return [*self.model.parameters(), *self.guide.parameters()]
 
     def _is_weight(self, parameter: torch.nn.Parameter) -> bool:
@@ -212,6 +214,7 @@ class Trainer:
         self.record(total / len(self.data))
 
     def record(self, elbo: float) -> None:
+        """Adds an epoch to the history."""
         self.history.elbo.append(elbo)
         self.history.num_options.append(self.model.num_options)
         self.history.temperature.append(self.temper.temperature)

@@ -19,7 +19,7 @@ class PathEncoder(nn.Module):
 
     An LSTM reads the episode backwards; a two-layer decoder sees its output, the weights η and the previous step of the
     path. Whatever does not depend on the previous step is computed for the whole episode at once by :meth:`context`.
-    Paper, equations 19 and 20.
+    Paper, equations 17 and 18.
 
     :param step_dim: size of a state and an action side by side
     :param lstm_size: hidden units of the LSTM
@@ -56,6 +56,7 @@ class PathEncoder(nn.Module):
 
     @property
     def num_options(self) -> int:
+        """K."""
         return self.option_head.num_components
 
     def context(self, steps: Tensor | Sequence[Tensor], mask: Tensor, log_weights: Tensor) -> Tensor:

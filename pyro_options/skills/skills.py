@@ -84,6 +84,7 @@ class Skills:
 
     @property
     def device(self) -> torch.device:
+        """Where :meth:`segment` and :meth:`log_likelihood` run."""
         return self.log_weights.device
 
     @cached_property
