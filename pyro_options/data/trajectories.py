@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from pyro_options.errors import check
+from pyro_options.errors import InputError, check
 
 from .archive import naming, read_archive, write_archive
 from .bits import unpack_bits
@@ -198,7 +198,7 @@ class Trajectories:
 
     def _given_actions(self) -> Tensor:
         if self.actions is None:
-            raise ValueError("Expected demonstrations with actions but got none. Use them before without_actions().")
+            raise InputError("Expected demonstrations with actions but got none. Use them before without_actions().")
         return self.actions
 
     def encoded_actions(self) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pyro_options.errors import check
+from pyro_options.errors import InputError, check
 
 
 def _first(bad: Tensor) -> int:
@@ -30,7 +30,7 @@ def validate_lengths(lengths: Tensor, N: int, T: int) -> None:
     if bad.any():
         i = int(bad.nonzero()[0])
         fix = "Drop empty episodes first." if lengths[i] < 1 else "Pad states and actions to the longest episode."
-        raise ValueError(f"Expected lengths in [1, {T}] but got {int(lengths[i])} at episode {i}. {fix}")
+        raise InputError(f"Expected lengths in [1, {T}] but got {int(lengths[i])} at episode {i}. {fix}")
 
 
 def _validate_finite(values: Tensor, mask: Tensor, name: str) -> None:
@@ -38,7 +38,7 @@ def _validate_finite(values: Tensor, mask: Tensor, name: str) -> None:
         return
     bad = ~torch.isfinite(values) & mask.unsqueeze(-1)
     if bad.any():
-        raise ValueError(
+        raise InputError(
             f"Expected finite {name} but got NaN or infinity at episode {_first(bad)}. Drop or repair that episode."
         )
 
@@ -63,7 +63,7 @@ def validate_actions(actions: Tensor, mask: Tensor, num_actions: int | None) -> 
     check(high >= 1, "num_actions >= 1", high)
     bad = ((actions < 0) | (actions >= high)) & mask
     if bad.any():
-        raise ValueError(
+        raise InputError(
             f"Expected actions in [0, {high - 1}] but got {int(actions[bad][0])} at episode {_first(bad)}. "
             "Check num_actions, or drop that episode."
         )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pyro_options.data import Trajectories
 from pyro_options.distributions import OptionPath
-from pyro_options.errors import check, choice
+from pyro_options.errors import InputError, check, choice
 from pyro_options.growth.resize import resize
 from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination
 
@@ -104,14 +104,14 @@ class Skills:
         if states.ndim not in (1, 2) or states.shape[-1] != self.state_dim:
             size = f"({self.state_dim},) or (n, {self.state_dim})"
             bytes_ = f", or {self.state_dim // 8} packed bytes of type uint8" if self.packed else ""
-            raise ValueError(f"Expected observations of shape {size}{bytes_} but got {states.dtype} {states.shape}.")
+            raise InputError(f"Expected observations of shape {size}{bytes_} but got {states.dtype} {states.shape}.")
         return states
 
     def _option(self, option: int | ArrayLike, states: np.ndarray) -> Any:
         if isinstance(option, int | np.integer):
             if 0 <= option < self.num_options:
                 return option
-            raise ValueError(f"Expected an option in [0, {self.num_options - 1}] but got {option}.")
+            raise InputError(f"Expected an option in [0, {self.num_options - 1}] but got {option}.")
         options = np.asarray(option)
         valid = options.shape == states.shape[:-1] and options.dtype.kind in "iu"
         check(valid, f"one option for each of {states.shape[:-1]} observations", f"{options.dtype} {options.shape}")
@@ -177,7 +177,7 @@ class Skills:
 
     def _check_fits(self, data: Trajectories) -> None:
         if data.actions is None:
-            raise ValueError("Expected demonstrations with actions but got none.")
+            raise InputError("Expected demonstrations with actions but got none.")
         check(data.state_dim == self.state_dim, f"states of {self.state_dim} numbers", data.state_dim)
         kind = "discrete" if self.discrete else "continuous"
         check(data.discrete == self.discrete, f"{kind} actions", "discrete" if data.discrete else "continuous")
@@ -247,7 +247,7 @@ class Skills:
         """
         summary = self.summary if trajectories is None else self.summarize(trajectories)
         if summary is None:
-            raise ValueError("Expected demonstrations to describe the options on but got none. Pass trajectories.")
+            raise InputError("Expected demonstrations to describe the options on but got none. Pass trajectories.")
         return table(summary, self.log_weights.cpu(), self.discrete, self.action_names)
 
     @property
@@ -264,7 +264,7 @@ class Skills:
 
     def _used(self, min_share: float) -> list[int]:
         if self.summary is None:
-            raise ValueError("Expected skills that know their usage but got no summary. Pass one to Skills.")
+            raise InputError("Expected skills that know their usage but got no summary. Pass one to Skills.")
         order = self.summary.usage.argsort(descending=True, stable=True).tolist()
         return [k for k in order if self.summary.usage[k] >= min_share]
 
