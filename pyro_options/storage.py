@@ -4,6 +4,7 @@ A file holds tensors (safetensors) and a header of plain JSON: format, version, 
 shape and byte. Nothing in it can run code.
 """
 
+import glob
 import hashlib
 import json
 import logging
@@ -90,6 +91,13 @@ def reading(path: str | os.PathLike, writer: str) -> Iterator[None]:
     except _BROKEN as error:
         text = f"Expected a file that {writer} wrote but got {type(error).__name__}: {error}. Write it again."
         raise FileError(f"{name}: {text}") from error
+
+
+def sweep(path: str | os.PathLike) -> None:
+    """Removes what writers of ``path`` that were killed have left behind. Call it where nobody else is writing it."""
+    path = Path(path)
+    for litter in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        litter.unlink(missing_ok=True)
 
 
 def previous_of(path: str | os.PathLike) -> Path:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pyro_options.errors import FileError, Interrupted, check
 from pyro_options.growth import num_components
-from pyro_options.storage import Format, checksum, previous_of, reading
+from pyro_options.storage import Format, checksum, previous_of, reading, sweep
 
 from .state import (
     fill,
@@ -172,6 +172,7 @@ class Saver:
         self.trainer, self.checkpoint = trainer, checkpoint
         self.settings = _settings(trainer, checkpoint.about)
         self._step, self._time = trainer.num_steps, time.monotonic()
+        sweep(checkpoint.path)
         if checkpoint.resume:
             self.load()
         else:

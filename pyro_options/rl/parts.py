@@ -24,7 +24,7 @@ from pyro_options.infer.state import (
     plan_modules,
     prefixed,
 )
-from pyro_options.storage import Format, previous_of, reading
+from pyro_options.storage import Format, previous_of, reading, sweep
 
 from .callbacks import CurveCallback
 from .ppo import SMDPPPO
@@ -125,6 +125,7 @@ class PartwiseLearning:
 
     def _start(self, learner: SMDPPPO) -> tuple[SMDPPPO, list[dict[str, float]], bool]:
         """A learner as it was saved, if it was."""
+        sweep(self.path)
         found = FORMAT.read_last_good(self.path) if self.resume else None
         if found is None:
             return learner, [], False
