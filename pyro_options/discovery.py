@@ -117,6 +117,7 @@ def discover(
     :param config: fields of :class:`~pyro_options.methods.MethodConfig`: ``num_options=8`` for a fixed K,
         ``hidden=(64,)`` for a network below the options, ``termination_cost=2.0`` for longer ones
     """
+    check(isinstance(trajectories, Trajectories), "Trajectories", type(trajectories).__name__)
     fixed = method_config(method, **config)
     data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
     settings = _train_config(data, fixed, train)

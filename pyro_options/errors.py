@@ -1,5 +1,6 @@
 """One way to refuse input: say what was expected, what came, and what to do. And one family of exceptions."""
 
+from numbers import Integral
 from typing import Any
 
 
@@ -37,6 +38,12 @@ def check(condition: bool, expected: str, got: Any, fix: str = "", error: type[I
     """Raises ``InputError("Expected … but got …. …")``, which is a ``ValueError``, unless ``condition`` holds."""
     if not condition:
         raise error(f"Expected {expected} but got {got}." + (f" {fix}" if fix else ""))
+
+
+def check_count(value: Any, name: str, least: int = 1) -> None:
+    """Raises unless ``value`` is a whole number, ``least`` or more."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    check(whole and value >= least, f"{name} >= {least}, a whole number,", repr(value))
 
 
 def choice(value: str, name: str, allowed) -> str:

@@ -19,7 +19,7 @@ from pyro.nn import PyroModule
 from tqdm import tqdm
 
 from pyro_options.data import Trajectories
-from pyro_options.errors import check, choice
+from pyro_options.errors import InputError, check, check_count, choice
 from pyro_options.growth import GrowthEvent
 from pyro_options.handlers import EntropyMessenger, GrowthMessenger, TemperMessenger, collapse
 
@@ -50,11 +50,13 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         choice(self.on_nonfinite, "on_nonfinite", ("stop", "skip", "restore"))
-        check(self.epochs >= 0, "epochs >= 0", self.epochs)
-        check(self.batch_size >= 1, "batch_size >= 1", self.batch_size)
-        check(self.learning_rate > 0, "learning_rate > 0", self.learning_rate)
-        check(self.weights_learning_rate > 0, "weights_learning_rate > 0", self.weights_learning_rate)
-        check(self.clip_norm > 0, "clip_norm > 0", self.clip_norm)
+        check_count(self.epochs, "epochs", 0)
+        check_count(self.batch_size, "batch_size")
+        check_count(self.seed, "seed", 0)
+        choice(self.entropy_per, "entropy_per", ("batch", "trajectory"))
+        for name in ("learning_rate", "weights_learning_rate", "clip_norm"):
+            value = getattr(self, name)
+            check(0 < value < math.inf, f"{name} > 0 and finite", value)
 
 
 @dataclass
@@ -77,7 +79,10 @@ class History:
 
 def resolve_device(device: str) -> torch.device:
     """``auto`` is CUDA where there is one."""
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    try:
+        return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    except RuntimeError as error:
+        raise InputError(f"Expected a device like auto, cpu or cuda:0 but got {device!r}.") from error
 
 
 def set_seed(seed: int) -> None:
@@ -111,8 +116,9 @@ class Trainer:
         set_seed(config.seed)
         self.device = resolve_device(config.device)
         self.model, self.guide, self.config, self.growth = model.to(self.device), guide.to(self.device), config, growth
-        self.data = data.to(self.device)
-        self.held_out = None if held_out is None else held_out.to(self.device)
+        dtype = next(model.parameters()).dtype  # numbers of another precision become the model's
+        self.data = data.to(self.device, dtype)
+        self.held_out = None if held_out is None else held_out.to(self.device, dtype)
         self.batches = torch.Generator().manual_seed(config.seed)
         self.optimizer = torch.optim.Adam(
             [

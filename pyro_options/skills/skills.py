@@ -1,6 +1,7 @@
 """Skills: options that can be run, asked about data, and kept."""
 
 import copy
+import math
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -101,7 +102,7 @@ class Skills:
         states = np.asarray(observation)
         if self.packed and states.dtype == np.uint8 and states.shape[-1:] == (self.state_dim // 8,):
             states = np.unpackbits(states, axis=-1)
-        if states.ndim not in (1, 2) or states.shape[-1] != self.state_dim:
+        if states.ndim not in (1, 2) or states.shape[-1] != self.state_dim or states.dtype.kind not in "biuf":
             size = f"({self.state_dim},) or (n, {self.state_dim})"
             bytes_ = f", or {self.state_dim // 8} packed bytes of type uint8" if self.packed else ""
             raise InputError(f"Expected observations of shape {size}{bytes_} but got {states.dtype} {states.shape}.")
@@ -121,7 +122,10 @@ class Skills:
 
     def _ask(self, reflex: Reflex, observation: ArrayLike, option: int | ArrayLike) -> np.ndarray:
         states = self._states(observation)
-        return reflex(states, self._option(option, states))
+        outputs = reflex(states, self._option(option, states))
+        if not math.isfinite(outputs.sum()):  # of few numbers, and none of them is finite when an observation is not
+            raise InputError("Expected finite observations but got NaN, infinity or numbers that overflow.")
+        return outputs
 
     def predict(
         self,
