@@ -203,7 +203,8 @@ def extreme():
         "huge states": Trajectories(states * 1e18, actions),
         "tiny states": Trajectories(states * 1e-30, actions),
         "constant continuous actions": Trajectories(states, torch.zeros(8, 4, 2)),
-        "double precision": Trajectories(states, torch.randn(8, 4, 1)),
+        "double precision": Trajectories(states.double(), torch.randn(8, 4, 1).double()),
+        "half precision": Trajectories(states.half(), actions),
     }
 
 
