@@ -11,7 +11,7 @@ from pyro.nn import PyroModule
 from torch import nn
 
 from pyro_options.data import Trajectories
-from pyro_options.errors import check, choice
+from pyro_options.errors import check, check_count, choice
 from pyro_options.growth import (
     Birth,
     DataBirth,
@@ -158,13 +158,14 @@ class MethodConfig:
         choice(self.birth, "birth", BIRTHS)
         for name in self.removals or ():
             choice(name, "removal", REMOVALS)
-        check(self.num_options is None or self.num_options >= 1, "num_options >= 1", self.num_options)
-        check(self.initial_options >= 1, "initial_options >= 1", self.initial_options)
+        for name in ("num_options", "initial_options", "max_options", "check_every", "patience", "lstm_size"):
+            if name != "num_options" or self.num_options is not None:
+                check_count(getattr(self, name), name)
+        check(0 <= self.termination_cost < math.inf, "a finite termination_cost >= 0", self.termination_cost)
+        check(0 < self.alpha < math.inf, "a finite alpha > 0", self.alpha)
         check(0 < self.delta < 1, "delta in (0, 1)", self.delta)
-        check(self.check_every >= 1, "check_every >= 1", self.check_every)
-        check(self.birth_learning_rate > 0, "birth_learning_rate > 0", self.birth_learning_rate)
+        check(0 < self.birth_learning_rate < math.inf, "birth_learning_rate > 0", self.birth_learning_rate)
         check(self.embedding is None or self.embedding >= 0, "embedding >= 0", self.embedding)
-        check(self.patience >= 1, "patience >= 1", self.patience)
         if self.alpha_prior is not None or self.discount:
             check(self.prior == "gem" and not self.point, "a nonparametric posterior", self.prior, "Leave K open.")
         if self.uniform:
