@@ -180,6 +180,7 @@ class Trainer:
 
     def _loss_and_grads(self, batch: Trajectories) -> float:
         model, guide = self.objective
+        batch = batch.unpack()  # once for all that read the states
         # Pyro checks every shape and constraint once for each K; at every step that would cost a tenth of the time.
         validate = self._validated != self.model.num_options
         with (
