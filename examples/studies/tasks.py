@@ -153,8 +153,8 @@ LENGTHS = (50, 150, 300, 500, 1000)
 #: CompILE has to be told how episodes fall into segments: as they do where that is known, else as in the paper
 SEGMENTS = {
     "message": {"num_segments": 2, "segment_length": 5.0},
-    "synthetic": {"num_segments": 10, "segment_length": 10.0},
-    "integers": SEGMENT_PRESETS["integers"],
+    "synthetic": {"num_segments": 10, "segment_length": 10.0, "epochs": 40},
+    "integers": SEGMENT_PRESETS["integers"] | {"epochs": 80, "batch_size": 64, "learning_rate": 1e-2},
     "breakout": SEGMENT_PRESETS["atari"],
 }
 
