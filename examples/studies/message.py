@@ -29,13 +29,13 @@ class Size:
 PAPER = Size(tuple(range(2, 13)), 10, 500)
 PROOF: dict[Preset, Size] = {
     "smoke": Size((2, 3), 1, 1),
-    "quick": Size((2, 3, 4), 2, 60),
+    "quick": Size((2, 4), 2, 60),
     "full": Size(tuple(range(2, 13)), 10),
     "paper": PAPER,
 }
 ABLATION: dict[Preset, Size] = {
     "smoke": Size((2,), 1, 1),
-    "quick": Size((3,), 2, 60),
+    "quick": Size((3,), 2, 40),
     "full": Size((8,), 5),
     "paper": PAPER,
 }

@@ -32,7 +32,7 @@ class Size:
 
 METHODS: dict[Preset, Size] = {
     "smoke": Size(4, 2, 1, (2,), 1),
-    "quick": Size(40, 20, 2, (2, 8), 15),
+    "quick": Size(24, 12, 2, (2, 8), 15),
     "full": Size(150, 50, 5, (2, 4, 8, 16)),
     "paper": Size(800, 200, 10, (3, 5, 7, 9, 11, 13), 1500),
 }
@@ -40,7 +40,7 @@ METHODS: dict[Preset, Size] = {
 TABLE = {"options": (7,), "options-exact": (7, None), "ddo": (11,), "compile": (7,), "compile-np": (None,)}
 TRAJECTORIES: dict[Preset, Size] = {
     "smoke": Size(4, 2, 1, (), 1),
-    "quick": Size(16, 8, 1, (), 10),
+    "quick": Size(16, 8, 1, (), 8),
     "full": Size(100, 20, 3, ()),
     "paper": Size(1000, 100, 5, (), 1500),
 }

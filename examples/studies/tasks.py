@@ -171,7 +171,7 @@ TASKS = {
         "five known options", synthetic, Size(200, 40), (5, 8), {}, tuned("synthetic", options={"rule": "evidence"})
     ),
     "integers": Task("integer sequences", integers, Size(1000, 200), (5,), {}, tuned("integers")),
-    "breakout": Task("Breakout", breakout, Size(80, 40, 300), (8,), {"epochs": 60}, tuned("breakout")),
+    "breakout": Task("Breakout", breakout, Size(64, 32, 300), (8,), {"epochs": 50}, tuned("breakout")),
     **{
         f"breakout-{n}": Task(f"Breakout, {n} steps", breakout_cut(n), Size(100, 20, 1000), (7,), {}, tuned("breakout"))
         for n in LENGTHS
