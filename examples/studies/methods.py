@@ -28,6 +28,7 @@ class Size:
     num_options: tuple[int, ...]
     epochs: int | None = None
     methods: tuple[str, ...] = ("options", "options-exact", "ddo", "compile", "compile-np", "bc")
+    lengths: tuple[int, ...] = LENGTHS
 
 
 METHODS: dict[Preset, Size] = {
@@ -39,7 +40,7 @@ METHODS: dict[Preset, Size] = {
 #: numbers of options as in the paper's table 2
 TABLE = {"options": (7,), "options-exact": (7, None), "ddo": (11,), "compile": (7,), "compile-np": (None,)}
 TRAJECTORIES: dict[Preset, Size] = {
-    "smoke": Size(4, 2, 1, (), 1),
+    "smoke": Size(4, 2, 1, (), 1, lengths=(50, 150)),
     "quick": Size(16, 8, 1, (), 8),
     "full": Size(100, 20, 3, ()),
     "paper": Size(1000, 100, 5, (), 1500),
@@ -64,7 +65,7 @@ def by_number(preset: Preset) -> dict[str, Grid]:
 
 def by_length(preset: Preset) -> dict[str, Grid]:
     size = TRAJECTORIES[preset]
-    return {"trajectory_length.json": grid(tuple(f"breakout-{n}" for n in LENGTHS), size, TABLE)}
+    return {"trajectory_length.json": grid(tuple(f"breakout-{n}" for n in size.lengths), size, TABLE)}
 
 
 def regularized(preset: Preset) -> dict[str, Grid]:
