@@ -80,15 +80,17 @@ def option_card(
     axes = figure.subplot_mosaic([["actions"], ["lengths"], ["places"]] + [["pictures"]] * bool(pictures))
     _action_bars(axes["actions"], card.actions, action_names, discrete, color)
     most = int(card.lengths.max()) if longest_segment is None else longest_segment
-    _histogram(axes["lengths"], card.lengths, _edges(1, most), color)
+    edges = _edges(1, most)
+    _histogram(axes["lengths"], card.lengths, edges, color)
     axes["lengths"].axvline(card.median_length, color="0.15", linewidth=1)
     text = f"length (steps), median {card.median_length:g}"
-    axes["lengths"].set(xlabel=text, ylabel="share (%)", xlim=(0, most + 1))
+    axes["lengths"].set(xlabel=text, ylabel="share (%)", xlim=(0, edges[-1]))
     end = int(card.stops.max()) if longest_episode is None else longest_episode - 1
-    _histogram(axes["places"], card.starts, _edges(0, end), color)
-    _histogram(axes["places"], card.stops, _edges(0, end), color, -1)
+    edges = _edges(0, end)
+    _histogram(axes["places"], card.starts, edges, color)
+    _histogram(axes["places"], card.stops, edges, color, -1)
     axes["places"].axhline(0, color="0.15", linewidth=0.8)
-    axes["places"].set(xlabel="starts ↑, stops ↓ (step)", ylabel="share (%)", xlim=(-1, end + 1))
+    axes["places"].set(xlabel="starts ↑, stops ↓ (step)", ylabel="share (%)", xlim=(edges[0], edges[-1]))
     axes["places"].yaxis.set_major_formatter(lambda share, _: f"{abs(share):g}")
     for kind in ("lengths", "places"):
         axes[kind].xaxis.set_major_locator(MaxNLocator(4, integer=True))

@@ -1,5 +1,6 @@
 """What options and components do, and how many there are. Each function draws on given axes."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +18,7 @@ def usage_bars(ax: Axes, usage: Tensor) -> None:
     options = range(len(usage))
     ax.bar(options, 100 * usage.numpy(), color=[option_color(k) for k in options], edgecolor="0.35", linewidth=0.4)
     ax.set(xlabel="option", ylabel="steps in use (%)", title="Usage")
-    ax.xaxis.set_major_locator(MaxNLocator(12, integer=True))
+    ax.set_xticks(options[:: math.ceil(len(options) / 12)])
 
 
 def action_heatmap(
