@@ -240,7 +240,7 @@ def _interval(values: list[float | None]) -> str:
 def figure(runs: list[dict], args: Args, path: Path) -> None:
     """Learning curves of all arms on both axes."""
     with plotting.style():
-        fig, axes = plotting.plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
+        fig, axes = plotting.plt.subplots(1, 2, figsize=(plotting.PAGE, 3.2), layout="constrained", sharey=True)
         for ax, axis, label in zip(axes, ("steps", "frames"), ("decisions", "frames of the emulator")):
             for number, arm in enumerate(args.arms):
                 curves = [[row for row in one["curve"] if "return" in row] for one in runs if one["arm"] == arm]
