@@ -97,10 +97,12 @@ def _steps(options: Tensor, mask: Tensor, name: str) -> np.ndarray:
 
 def _best_naming(predicted: np.ndarray, true: np.ndarray) -> dict[int, int]:
     """The one-to-one naming under which most steps agree (the Hungarian method)."""
-    counts = np.zeros((predicted.max() + 1, true.max() + 1), dtype=np.int64)
-    np.add.at(counts, (predicted, true), 1)
+    ours, rows = np.unique(predicted, return_inverse=True)
+    theirs, columns = np.unique(true, return_inverse=True)
+    counts = np.zeros((len(ours), len(theirs)), dtype=np.int64)
+    np.add.at(counts, (rows, columns), 1)
     rows, columns = require("scipy.optimize", "metrics").linear_sum_assignment(counts, maximize=True)
-    return {int(row): int(column) for row, column in zip(rows, columns) if counts[row, column]}
+    return {int(ours[row]): int(theirs[column]) for row, column in zip(rows, columns) if counts[row, column]}
 
 
 def hungarian_accuracy(predicted: Tensor, true: Tensor, mask: Tensor) -> float:

@@ -9,7 +9,7 @@ README = (ROOT / "README.md").read_text()
 
 
 def test_ci_runs_the_readmes_test_command():
-    install, test = re.search(r'&& (pip install [^\n]*\[test\]") && (python -m pytest)', README).groups()
+    install, test = re.search(r'&& (pip install [^\n]*\[test\]") && (python -m pytest -n 2)', README).groups()
     ci = (ROOT / ".ci/run").read_text()
     assert install.replace("pip install", "") in ci and test in ci
 

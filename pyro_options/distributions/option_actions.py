@@ -8,6 +8,8 @@ from pyro.distributions import TorchDistribution
 from torch import Tensor
 from torch.distributions import constraints
 
+from pyro_options.errors import InputError
+
 from .logspace import safe_log
 
 
@@ -32,7 +34,7 @@ class OptionActions(TorchDistribution):
 
     def _options(self) -> Tensor:
         if not isinstance(self.path, Tensor):
-            raise ValueError(
+            raise InputError(
                 f"Expected a path tensor but got {self.path!r}. Give the policy a path, or sum it out with "
                 "pyro_options.handlers.collapse."
             )

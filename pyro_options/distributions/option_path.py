@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn.functional import logsigmoid, one_hot
 
+from pyro_options.errors import InputError
+
 from .log_marginal import log_marginal, mask_out, path_posterior
 from .logspace import safe_log
 from .messages import forward_messages
@@ -64,20 +66,20 @@ class OptionPath(TorchDistribution):
 
     def __init__(self, log_weights, termination_logits, mask=None, validate_args=None):
         if termination_logits.dim() < 2 or log_weights.dim() < 1:
-            raise ValueError(
+            raise InputError(
                 "Expected log_weights (..., K) and termination_logits (..., T, K) but got shapes "
                 f"{tuple(log_weights.shape)} and {tuple(termination_logits.shape)}."
             )
         T, K = termination_logits.shape[-2:]
         if log_weights.shape[-1] != K or K < 1:
-            raise ValueError(
+            raise InputError(
                 f"Expected one log weight and one termination logit per option (at least one option) but got "
                 f"{log_weights.shape[-1]} log weights and {K} termination logits."
             )
         if T < 1:
-            raise ValueError("Expected episodes of at least one step but got termination_logits with T = 0.")
+            raise InputError("Expected episodes of at least one step but got termination_logits with T = 0.")
         if mask is not None and mask.shape != termination_logits.shape[:-1]:
-            raise ValueError(
+            raise InputError(
                 f"Expected a mask of shape {tuple(termination_logits.shape[:-1])} to go with termination_logits but "
                 f"got {tuple(mask.shape)}."
             )
@@ -110,7 +112,7 @@ class OptionPath(TorchDistribution):
         """Weights, termination logits, emission and mask of one common batch shape."""
         logits, mask = self.termination_logits, self.step_mask
         if emission.shape[-2:] != logits.shape[-2:]:
-            raise ValueError(
+            raise InputError(
                 f"Expected an emission of shape (..., T, K) = (..., {logits.shape[-2]}, {logits.shape[-1]}) but got "
                 f"{tuple(emission.shape)}."
             )

@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from pyro_options.errors import InputError
+
 from .log_marginal import mask_out
 from .option_path import OptionPath, PathPosterior, encode_path
 
@@ -26,7 +28,7 @@ class StatePath(OptionPath):
 
     def __init__(self, log_weights, termination_logits, mask=None, validate_args=None):
         if log_weights.shape[-2:] != termination_logits.shape[-2:]:
-            raise ValueError(
+            raise InputError(
                 "Expected log_weights and termination_logits of the same shape (..., T, K) but got "
                 f"{tuple(log_weights.shape)} and {tuple(termination_logits.shape)}."
             )
