@@ -6,12 +6,12 @@ A name is public if ``__all__`` of a package lists it, or if a public module def
 import importlib
 import inspect
 import pkgutil
-import re
 from pathlib import Path
 from types import ModuleType
 
 from pages import heading, write_pages
 from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
 
 import pyro_options
 
@@ -40,23 +40,28 @@ def public_modules() -> list[str]:
 def public_names(module: ModuleType) -> list[str]:
     """What ``__all__`` lists, or what a module defines without an underscore."""
     defined = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
-    return list(getattr(module, "__all__", [name for name in defined if not name.startswith("_")]))
+    names = getattr(module, "__all__", [name for name in defined if not name.startswith("_")])
+    return [name for name in names if not inspect.ismodule(getattr(module, name))]
 
 
-def _defines(module: ModuleType, name: str) -> bool:
-    return re.search(rf"^{name}\b[^=\n]*=", inspect.getsource(module), re.MULTILINE) is not None
+def _comments() -> dict[str, list[str]]:
+    """The ``#:`` comments of module-level data, by the name of the data."""
+    found: dict[str, list[str]] = {}
+    for module in pkgutil.walk_packages(pyro_options.__path__, "pyro_options."):
+        for (owner, name), lines in ModuleAnalyzer.for_module(module.name).find_attr_docs().items():
+            if not owner:
+                found[name] = lines
+    return found
 
 
 def _constants(module: ModuleType) -> list[str]:
     """Entries for data that a package passes on: Sphinx reads their comments only where they are defined."""
+    own = {name for _, name in ModuleAnalyzer.for_module(module.__name__).find_attr_docs()}
     lines: list[str] = []
-    for name in getattr(module, "__all__", []):
+    for name in public_names(module):
         value = getattr(module, name)
-        if inspect.isclass(value) or inspect.isroutine(value) or _defines(module, name):
-            continue
-        inside = pkgutil.walk_packages(module.__path__, f"{module.__name__}.")
-        home = next(found.name for found in inside if _defines(importlib.import_module(found.name), name))
-        lines += [f".. py:data:: {name}", "", f"   See :data:`{home}.{name}`.", ""]
+        if name not in own and not inspect.isclass(value) and not inspect.isroutine(value):
+            lines += [f".. py:data:: {name}", "", *(f"   {line}" for line in _comments()[name]), ""]
     return lines
 
 
