@@ -4,19 +4,14 @@ import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 
-import pyro_options.data
-
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
-
-for name in pyro_options.data.__all__:  # autodoc sees only what is there, and some are imported when first used
-    setattr(pyro_options.data, name, getattr(pyro_options.data, name))
 
 project = "pyro_options"
 author = "The pyro_options authors"
 project_copyright = author
 version = release = installed("pyro-options")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "gallery", "mathml", "tables"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "api", "gallery", "mathml", "tables"]
 exclude_patterns = ["_build", "_generated/*.md"]
 templates_path: list[str] = []
 

@@ -7,6 +7,7 @@ budget.
 import ast
 from pathlib import Path
 
+from pages import heading, write_pages
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[2]
@@ -31,14 +32,10 @@ def title(text: str) -> str:
     return text.partition("\n")[0].removesuffix(".")
 
 
-def _heading(text: str, mark: str = "=") -> list[str]:
-    return [text, mark * len(text), ""]
-
-
 def page(name: str, text: str) -> str:
     """The page of an example, in reStructuredText like its docstring."""
     first, _, rest = text.partition("\n")
-    lines = [f".. _example-{name}:", "", *_heading(title(text)), *([] if first.endswith(".") else [first, ""])]
+    lines = [f".. _example-{name}:", "", *heading(title(text)), *([] if first.endswith(".") else [first, ""])]
     lines += [rest.strip("\n"), ""]
     drawn = picture(name)
     if drawn is not None:
@@ -48,7 +45,7 @@ def page(name: str, text: str) -> str:
 
 def index(texts: dict[str, str]) -> str:
     """Thumbnails that lead to the pages."""
-    lines = [*_heading("Gallery"), "Every example is one file and one command. The pictures are what they drew.", ""]
+    lines = [*heading("Gallery"), "Every example is one file and one command. The pictures are what they drew.", ""]
     lines += [".. container:: gallery", ""]
     for name, text in texts.items():
         drawn = picture(name)
@@ -60,20 +57,12 @@ def index(texts: dict[str, str]) -> str:
     return "\n".join([*lines, ".. toctree::", "   :hidden:", "", *(f"   {name}.py <{name}>" for name in texts), ""])
 
 
-def write(app: Sphinx) -> None:
-    folder = Path(app.srcdir) / "gallery"
-    folder.mkdir(exist_ok=True)
+def pages() -> dict[str, str]:
+    """The pages by name, with an index."""
     texts = examples()
-    pages = {name: page(name, text) for name, text in texts.items()} | {"index": index(texts)}
-    for old in folder.glob("*.rst"):
-        if old.stem not in pages:
-            old.unlink()
-    for name, content in pages.items():
-        path = folder / f"{name}.rst"
-        if not path.exists() or path.read_text() != content:
-            path.write_text(content)
+    return {name: page(name, text) for name, text in texts.items()} | {"index": index(texts)}
 
 
 def setup(app: Sphinx) -> dict:
-    app.connect("builder-inited", write)
+    app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir) / "gallery", pages()))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
+from pages import write_pages
+
 ROOT = Path(__file__).parents[2]
 SWEEP = "examples/results/message_sweep.json"
 USAGE = "examples/results/message_sweep_usage.json"
@@ -210,13 +212,6 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def write(app) -> None:
-    folder = Path(app.srcdir) / "_generated"
-    folder.mkdir(exist_ok=True)
-    for name, table in TABLES.items():
-        (folder / f"{name}.md").write_text(table())
-
-
 def with_results(readme: str) -> str:
     """The README with its table as the raw results are now."""
     start, end = (readme.index(mark) for mark in _MARKS)
@@ -224,7 +219,8 @@ def with_results(readme: str) -> str:
 
 
 def setup(app) -> dict:
-    app.connect("builder-inited", write)
+    made = {name: table() for name, table in TABLES.items()}
+    app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir) / "_generated", made, ".md"))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 

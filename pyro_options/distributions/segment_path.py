@@ -32,10 +32,12 @@ class SegmentPath(TorchDistribution):
 
     @property
     def num_options(self) -> int:
+        """K."""
         return len(self.log_weights)
 
     @property
     def step_mask(self) -> Tensor:
+        """Steps in use."""
         return self.boundaries.step_mask
 
     def expand(self, batch_shape, _instance=None):

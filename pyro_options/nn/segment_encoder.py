@@ -55,6 +55,7 @@ class SegmentEncoder(nn.Module):
 
     @property
     def num_options(self) -> int:
+        """K."""
         return self.skill_head.num_components
 
     def embedding(self, states: Tensor, actions: Tensor) -> Tensor:
