@@ -55,6 +55,7 @@ class OptionHMM(PyroModule):
 
     @property
     def num_options(self) -> int:
+        """K."""
         return self.policy.num_options
 
     def path(self, log_weights: torch.Tensor, episodes: Trajectories) -> OptionPath:

@@ -2,13 +2,14 @@
 
 import logging
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyro_options.data import Trajectories
 from pyro_options.errors import check, choice
-from pyro_options.infer import Exponential, TrainConfig, Trainer, set_seed
+from pyro_options.infer import Checkpoint, Exponential, TrainConfig, Trainer, set_seed
 from pyro_options.methods import METHODS, TRAIN_DEFAULTS, Method, MethodConfig, assemble, varying_inputs
 from pyro_options.skills import Skills
 
@@ -82,6 +83,8 @@ def discover(
     progress: bool = True,
     action_names: Sequence[str] | None = None,
     train: TrainConfig | None = None,
+    checkpoint: str | os.PathLike | Checkpoint | None = None,
+    resume: bool = False,
     **config,
 ) -> Skills:
     """Finds the options in demonstrations, and how many there are.
@@ -95,7 +98,7 @@ def discover(
     All K options are returned, the most used first; :meth:`Skills.used` keeps those in use. ``skills.metadata`` has
     everything that led to them: ``method`` and ``train`` (every setting), ``history`` (ELBO and K after each epoch),
     ``growth`` (every decision, and the usage that it was made on), ``log_likelihood`` in exact nats per step on
-    the ``train`` and the ``held_out`` episodes, ``seconds``.
+    the ``train`` and the ``held_out`` episodes, ``updates`` of the parameters, ``seconds``.
 
     :param method: a key of :data:`pyro_options.methods.METHODS`; the default sums paths out exactly and grows K
     :param held_out: share of the episodes to keep for evaluation only
@@ -108,9 +111,12 @@ def discover(
     :param progress: show a bar
     :param action_names: names of discrete actions, for tables and pictures
     :param train: every other setting of training; the arguments above go before it
+    :param checkpoint: file to save the training in, every minute and on Ctrl-C
+    :param resume: go on from that file if there is one, to the same skills as without a break
     :param config: fields of :class:`~pyro_options.methods.MethodConfig`: ``num_options=8`` for a fixed K,
         ``hidden=(64,)`` for a network below the options, ``termination_cost=2.0`` for longer ones
     """
+    check(isinstance(trajectories, Trajectories), "Trajectories", type(trajectories).__name__)
     fixed = method_config(method, **config)
     data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
     settings = _train_config(data, fixed, train)
@@ -125,7 +131,8 @@ def discover(
             fixed = replace(fixed, check_every=max(1, updates // CHECKS))
     set_seed(seed)
     found = assemble(data, fixed)
-    trainer = Trainer(found.model, found.guide, train_on, settings, found.growth, judge)
+    saved = _checkpoint(checkpoint, resume, {"method": asdict(fixed)})
+    trainer = Trainer(found.model, found.guide, train_on, settings, found.growth, judge, saved)
     history = trainer.run()
     skills = skills_of(found, data, action_names)
     likelihood = {"train": skills.log_likelihood(data)}
@@ -138,10 +145,20 @@ def discover(
         "history": history.to_dict(),
         "growth": [] if found.growth is None else [event.to_dict() for event in found.growth.history],
         "log_likelihood": likelihood,
+        "updates": trainer.num_steps,
         "seconds": history.seconds,
     }
     logger.info("%d options, %d in use: %s nats per step", skills.num_options, skills.used_options, likelihood)
     return skills.to("cpu")
+
+
+def _checkpoint(given: str | os.PathLike | Checkpoint | None, resume: bool, about: dict) -> Checkpoint | None:
+    """Where to save, and what must be the same to go on from there."""
+    if given is None:
+        check(not resume, "a checkpoint to resume", None, "Pass checkpoint=…, the file that the training was saved in.")
+        return None
+    given = given if isinstance(given, Checkpoint) else Checkpoint(given)
+    return replace(given, resume=resume or given.resume, about=given.about | about)
 
 
 def _split_for_growth(data: Trajectories, share: float, seed: int) -> tuple[Trajectories, Trajectories | None]:

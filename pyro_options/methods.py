@@ -11,7 +11,7 @@ from pyro.nn import PyroModule
 from torch import nn
 
 from pyro_options.data import Trajectories
-from pyro_options.errors import check, choice
+from pyro_options.errors import check, check_count, choice
 from pyro_options.growth import (
     Birth,
     DataBirth,
@@ -41,10 +41,14 @@ from pyro_options.nn import (
     GaussianPolicy,
     PathEncoder,
     SegmentEncoder,
+    StateEmbedding,
     Termination,
     VaryingInputs,
     mlp,
 )
+
+#: numbers in a state above which an encoder embeds it; fewer cost next to nothing
+WIDE = 64
 
 #: every guide by the name that a command line takes
 GUIDES = {
@@ -130,6 +134,7 @@ class MethodConfig:
     max_duration: int | None = None  # CompILE: steps that its skills last in an environment; 15 is the paper's
     hidden: tuple[int, ...] = (16, 16)  # shared state network; () is a linear layer per option
     skip_constant: bool = False  # leave out entries of a state that never vary in the data
+    embedding: int | None = None  # units between states and LSTM; 0 for none, as in the paper; None is 16 if wide
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
     coupled: bool = True  # False draws h_t independently of b_t, as the paper's encoder does
@@ -153,12 +158,14 @@ class MethodConfig:
         choice(self.birth, "birth", BIRTHS)
         for name in self.removals or ():
             choice(name, "removal", REMOVALS)
-        check(self.num_options is None or self.num_options >= 1, "num_options >= 1", self.num_options)
-        check(self.initial_options >= 1, "initial_options >= 1", self.initial_options)
+        for name in ("num_options", "initial_options", "max_options", "check_every", "patience", "lstm_size"):
+            if name != "num_options" or self.num_options is not None:
+                check_count(getattr(self, name), name)
+        check(0 <= self.termination_cost < math.inf, "a finite termination_cost >= 0", self.termination_cost)
+        check(0 < self.alpha < math.inf, "a finite alpha > 0", self.alpha)
         check(0 < self.delta < 1, "delta in (0, 1)", self.delta)
-        check(self.check_every >= 1, "check_every >= 1", self.check_every)
-        check(self.birth_learning_rate > 0, "birth_learning_rate > 0", self.birth_learning_rate)
-        check(self.patience >= 1, "patience >= 1", self.patience)
+        check(0 < self.birth_learning_rate < math.inf, "birth_learning_rate > 0", self.birth_learning_rate)
+        check(self.embedding is None or self.embedding >= 0, "embedding >= 0", self.embedding)
         if self.alpha_prior is not None or self.discount:
             check(self.prior == "gem" and not self.point, "a nonparametric posterior", self.prior, "Leave K open.")
         if self.uniform:
@@ -168,6 +175,7 @@ class MethodConfig:
 
     @property
     def prior(self) -> str:
+        """The prior over weights: ``gem`` if K grows, else ``truncated`` or ``uniform``."""
         if self.uniform:
             return "uniform"
         return "gem" if self.num_options is None else "truncated"
@@ -253,6 +261,14 @@ def _prior(config: MethodConfig) -> str | GEM:
     return GEM(config.alpha, discount=config.discount, alpha_prior=config.alpha_prior)
 
 
+def _encoder_inputs(data: Trajectories, config: MethodConfig, inputs: VaryingInputs | None):
+    """What reads the states for an encoder; ``None`` for the encoder itself."""
+    width, units = data.state_dim if inputs is None else inputs.out_features, config.embedding
+    if units is None:
+        units = 16 if width > WIDE else 0
+    return StateEmbedding(data.state_dim, units, inputs) if units else inputs
+
+
 def _model(data: Trajectories, policy, config: MethodConfig, inputs: VaryingInputs | None) -> OptionHMM | CompILE:
     if config.guide == "segments":
         check(config.termination_cost == 0, "no termination_cost with CompILE", config.termination_cost)
@@ -270,8 +286,8 @@ def _guide(data: Trajectories, num_options: int, config: MethodConfig, inputs: V
     if config.guide == "exact":
         return Exact(weights)
     step_dim = data.state_dim + data.action_dim
+    sizes = config.lstm_size, config.encoder_hidden
     if config.guide == "segments":
-        sizes = config.lstm_size, config.encoder_hidden
         return RelaxedSegments(weights, SegmentEncoder(step_dim, num_options, *sizes, inputs), config.num_segments)
-    encoder = PathEncoder(step_dim, num_options, config.lstm_size, config.encoder_hidden, inputs=inputs)
+    encoder = PathEncoder(step_dim, num_options, *sizes, inputs=_encoder_inputs(data, config, inputs))
     return GUIDES[config.guide](weights, encoder, coupled=config.coupled)

@@ -15,6 +15,7 @@ from pyro_options.handlers import ObserveMessenger, collapse
 from pyro_options.methods import METHODS
 from pyro_options.models import OptionHMM
 from pyro_options.nn import CategoricalPolicy, Termination
+from pyro_options.skills import Skills
 
 #: methods that must be told how many options there are, and those with a single one
 TOLD, SINGLE = ("ddo", "compile"), ("bc", "bc-deep")
@@ -146,3 +147,20 @@ def speakers(*says, termination=-5.0):
     guide = Exact(weights_guide("gem", len(says)))
     reweight([guide], torch.zeros(len(says)))
     return model, guide
+
+
+def talking_skills(*says, names=("up", "down", "left", "right"), **metadata):
+    """Options that say one action each."""
+    model, guide = speakers(*says, termination=-3.0)
+    return Skills(
+        model.policy, model.termination, guide.weights.mean_log_weights(), action_names=names, metadata=metadata
+    )
+
+
+def talks(*rows):
+    """Episodes with these actions."""
+    return Trajectories.from_episodes([(torch.randn(len(row), 3), torch.tensor(row)) for row in rows], num_actions=4)
+
+
+#: what the episodes of a small report say
+BLOCKS = ([0] * 6 + [1] * 4 + [2] * 8, [1] * 5, [2] * 3 + [0] * 3)

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn.functional import logsigmoid, one_hot, pad
 
+from pyro_options.errors import InputError
+
 from .decoder_draw import can_draw, draw
 from .logspace import gumbel
 
@@ -27,7 +29,7 @@ class AutoregressivePath(TorchDistribution):
 
     :math:`c_t` is the encoder's summary of :math:`\xi_{t:T-1}` and of the weights. By default (``coupled``) an option
     that does not terminate goes on, :math:`h_t = h_{t-1}` when :math:`b_t = 0`, so that no mass falls on paths that the
-    model forbids. ``coupled=False`` is the paper's equation 18, where :math:`h_t` is drawn independently of
+    model forbids. ``coupled=False`` is the paper's equation 16, where :math:`h_t` is drawn independently of
     :math:`b_t`; its bound is minus infinity for discrete samples.
 
     :param decoder: gives the logits of a step, see :class:`Decoder`
@@ -87,7 +89,7 @@ class AutoregressivePath(TorchDistribution):
 
     def sample(self, sample_shape=torch.Size()):
         if sample_shape:
-            raise ValueError(f"Expected sample_shape () but got {tuple(sample_shape)}. Draw paths one at a time.")
+            raise InputError(f"Expected sample_shape () but got {tuple(sample_shape)}. Draw paths one at a time.")
         with torch.no_grad():
             path = self._draw()
         self._drawn = None  # its logits carry no gradient
@@ -125,7 +127,7 @@ class RelaxedAutoregressivePath(AutoregressivePath):
 
     def __init__(self, decoder, context, num_options, mask=None, coupled=True, temperature: float = 1.0):
         if not temperature > 0:
-            raise ValueError(f"Expected temperature > 0 but got {temperature}.")
+            raise InputError(f"Expected temperature > 0 but got {temperature}.")
         self.temperature = temperature
         super().__init__(decoder, context, num_options, mask, coupled)
 
@@ -135,7 +137,7 @@ class RelaxedAutoregressivePath(AutoregressivePath):
 
     def rsample(self, sample_shape=torch.Size()):
         if sample_shape:
-            raise ValueError(f"Expected sample_shape () but got {tuple(sample_shape)}. Draw paths one at a time.")
+            raise InputError(f"Expected sample_shape () but got {tuple(sample_shape)}. Draw paths one at a time.")
         return self._draw()
 
     def sample(self, sample_shape=torch.Size()):

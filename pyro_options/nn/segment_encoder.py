@@ -41,7 +41,7 @@ class SegmentEncoder(nn.Module):
         check(len(hidden) >= 1, "at least one hidden layer in the encoder", list(hidden))
         self.inputs = inputs
         if inputs is not None:
-            step_dim += len(inputs.index) - inputs.state_dim
+            step_dim += inputs.out_features - inputs.state_dim
         width = hidden[0]
         self.embed = nn.Linear(step_dim, width)
         self.ahead = nn.LSTM(width, lstm_size, batch_first=True)

@@ -1,6 +1,7 @@
 """Skills: options that can be run, asked about data, and kept."""
 
 import copy
+import math
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from pyro_options.data import Trajectories
 from pyro_options.distributions import OptionPath, SegmentPath
-from pyro_options.errors import check, choice
+from pyro_options.errors import InputError, check, choice
 from pyro_options.growth.resize import resize
 from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination
 
@@ -84,6 +85,7 @@ class Skills:
 
     @property
     def device(self) -> torch.device:
+        """Where :meth:`segment` and :meth:`log_likelihood` run."""
         return self.log_weights.device
 
     @cached_property
@@ -104,17 +106,17 @@ class Skills:
         states = np.asarray(observation)
         if self.packed and states.dtype == np.uint8 and states.shape[-1:] == (self.state_dim // 8,):
             states = np.unpackbits(states, axis=-1)
-        if states.ndim not in (1, 2) or states.shape[-1] != self.state_dim:
+        if states.ndim not in (1, 2) or states.shape[-1] != self.state_dim or states.dtype.kind not in "biuf":
             size = f"({self.state_dim},) or (n, {self.state_dim})"
             bytes_ = f", or {self.state_dim // 8} packed bytes of type uint8" if self.packed else ""
-            raise ValueError(f"Expected observations of shape {size}{bytes_} but got {states.dtype} {states.shape}.")
+            raise InputError(f"Expected observations of shape {size}{bytes_} but got {states.dtype} {states.shape}.")
         return states
 
     def _option(self, option: int | ArrayLike, states: np.ndarray) -> Any:
         if isinstance(option, int | np.integer):
             if 0 <= option < self.num_options:
                 return option
-            raise ValueError(f"Expected an option in [0, {self.num_options - 1}] but got {option}.")
+            raise InputError(f"Expected an option in [0, {self.num_options - 1}] but got {option}.")
         options = np.asarray(option)
         valid = options.shape == states.shape[:-1] and options.dtype.kind in "iu"
         check(valid, f"one option for each of {states.shape[:-1]} observations", f"{options.dtype} {options.shape}")
@@ -124,7 +126,10 @@ class Skills:
 
     def _ask(self, reflex: Reflex, observation: ArrayLike, option: int | ArrayLike) -> np.ndarray:
         states = self._states(observation)
-        return reflex(states, self._option(option, states))
+        outputs = reflex(states, self._option(option, states))
+        if not math.isfinite(outputs.sum()):  # of few numbers, and none of them is finite when an observation is not
+            raise InputError("Expected finite observations but got NaN, infinity or numbers that overflow.")
+        return outputs
 
     def predict(
         self,
@@ -180,7 +185,7 @@ class Skills:
 
     def _check_fits(self, data: Trajectories) -> None:
         if data.actions is None:
-            raise ValueError("Expected demonstrations with actions but got none.")
+            raise InputError("Expected demonstrations with actions but got none.")
         check(data.state_dim == self.state_dim, f"states of {self.state_dim} numbers", data.state_dim)
         kind = "discrete" if self.discrete else "continuous"
         check(data.discrete == self.discrete, f"{kind} actions", "discrete" if data.discrete else "continuous")
@@ -257,7 +262,7 @@ class Skills:
         """
         summary = self.summary if trajectories is None else self.summarize(trajectories)
         if summary is None:
-            raise ValueError("Expected demonstrations to describe the options on but got none. Pass trajectories.")
+            raise InputError("Expected demonstrations to describe the options on but got none. Pass trajectories.")
         return table(summary, self.log_weights.cpu(), self.discrete, self.action_names)
 
     @property
@@ -274,7 +279,7 @@ class Skills:
 
     def _used(self, min_share: float) -> list[int]:
         if self.summary is None:
-            raise ValueError("Expected skills that know their usage but got no summary. Pass one to Skills.")
+            raise InputError("Expected skills that know their usage but got no summary. Pass one to Skills.")
         order = self.summary.usage.argsort(descending=True, stable=True).tolist()
         return [k for k in order if self.summary.usage[k] >= min_share]
 
@@ -308,6 +313,23 @@ class Skills:
     def save(self, path: str | os.PathLike) -> None:
         """Writes a safetensors file: tensors, and JSON in its header. An old file is replaced, or left as it was."""
         file.write(path, self)
+
+    def report(self, path: str | os.PathLike, trajectories: Trajectories | None = None, **settings) -> None:
+        """Writes one HTML file to look at: figures, a card for each option, and timelines to move through.
+
+        It loads nothing from anywhere, so it can be sent and kept. :func:`~pyro_options.skills.report.write_report`
+        documents the settings.
+
+        Example::
+
+            skills.report("report.html", held_out, frames=partial(replay_frames, "Breakout"))
+
+        :param trajectories: to cut into options and show; without them there are only figures and short cards
+        :param settings: ``frames``, ``title``, ``figures``, ``state_names`` and what keeps the file small
+        """
+        from .report import write_report  # brings an image library along
+
+        write_report(path, self, trajectories, **settings)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Skills":

@@ -1,55 +1,12 @@
-"""Pictures, in one style: colour-blind safe, readable in a paper column and on a slide. Each draws on given axes."""
+"""What options and components do, and how many there are. Each function draws on given axes."""
 
-from typing import Any
-
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.ticker import LogLocator, MaxNLocator, ScalarFormatter
 from torch import Tensor
 
-#: Okabe-Ito first, then darker and lighter steps of the same hues for many options
-PALETTE = (
-    *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#7F7F7F"),
-    *("#004266", "#8F6200", "#00563F", "#7D3F63", "#A9D8F4", "#7F3700", "#A39A1E", "#BFBFBF"),
-)
-
-STYLE: Any = {
-    "font.size": 10,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "figure.dpi": 110,
-    "savefig.dpi": 200,
-}
-
-
-def option_color(option: int) -> str:
-    """The colour that stands for an option in every picture."""
-    return PALETTE[option % len(PALETTE)]
-
-
-def style():
-    """Context manager with the house style: ``with plotting.style(): …``."""
-    return plt.rc_context(STYLE)
-
-
-def growth_timeline(ax: Axes, num_options: list[int], growth_epochs: list[int], target: int | None = None) -> None:
-    """K over training, with a mark where an option was born."""
-    epochs = np.arange(1, len(num_options) + 1)
-    ax.step(epochs, num_options, where="post", color=PALETTE[0], linewidth=2, label="K")
-    if growth_epochs:
-        born = [num_options[min(e, len(num_options) - 1)] for e in growth_epochs]
-        ax.plot(growth_epochs, born, "^", color=PALETTE[5], markersize=7, label="an option is born", linestyle="none")
-    if target is not None:
-        ax.axhline(target, color="0.5", linestyle="--", linewidth=1, label=f"options needed: {target}")
-    ax.set(xlabel="epoch", ylabel="number of options K", title="Growth", ylim=(0, max(num_options) + 1))
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.legend(loc="lower right")
+from pyro_options.palette import PALETTE, option_color
 
 
 def usage_bars(ax: Axes, usage: Tensor) -> None:
