@@ -60,8 +60,8 @@ MUTATIONS = (
     Mutation(
         "a missing mask: padded steps count",
         "pyro_options/distributions/log_marginal.py",
-        "    if mask is None:\n        return logits, emission\n    mask = mask.unsqueeze(-1)",
-        "    if mask is not None:\n        return logits, emission\n    mask = mask.unsqueeze(-1)",
+        "return torch.where(mask, logits, torch.full_like(logits, NEVER)), torch.where(mask, emission, 0)",
+        "return logits, emission",
         ("test_log_marginal.py", "test_option_path.py"),
     ),
     Mutation(
