@@ -7,6 +7,7 @@ Run it with demonstrations of the scripted expert (no download), of a file, or o
     python examples/atari_discover.py --data mine.npz --guide relaxed        # or a file of Trajectories.save
     python examples/atari_discover.py --minari atari/breakout/expert-v0
     python examples/atari_discover.py --expert scripted --termination-cost 3  # longer options
+    python examples/atari_discover.py --resume                               # go on after Ctrl-C, or a crash
 
 It prints the options and writes ``results.json``, ``config.json``, ``skills.safetensors``, ``atari_discover.png``,
 ``option_cards.png``, ``options_*.gif``, held-out episodes with the option that is on, and ``report.html``, the same to
@@ -26,6 +27,7 @@ from pyro_options.data import Trajectories, from_minari, from_npz, rollout
 from pyro_options.discovery import Budget
 from pyro_options.envs import EXPERTS, expert_rollouts, make_atari, replay_frames
 from pyro_options.growth import GrowthEvent
+from pyro_options.infer import explained_interrupts
 from pyro_options.skills import Segmentation, make_cards
 
 METHODS = {
@@ -84,6 +86,8 @@ class Args:
     seed: int = 0
     device: str = "auto"
     out: Path = Path("out/atari_discover")
+    resume: bool = False
+    """go on with the training that was stopped in --out"""
     progress: bool = True
 
 
@@ -133,6 +137,8 @@ def train(args: Args, data: Trajectories, method: str, **config) -> Skills:
         device=args.device,
         progress=args.progress,
         action_names=action_names(args, data.action_dim),
+        checkpoint=args.out / f"{method}.safetensors",
+        resume=args.resume,
         **config,
     )
 
@@ -292,4 +298,5 @@ def main(args: Args) -> dict:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    with explained_interrupts():
+        main(tyro.cli(Args))

@@ -9,10 +9,11 @@ PPO. Run it with::
     python examples/atari_ppo.py --arms options@8 --total-steps 300000 --game Freeway
 
 An arm is ``none`` or a method of ``pyro_options.methods``, with ``@K`` to fix the number of options. Runs are kept one
-by one in ``--out``: stop it whenever you like, and the same command goes on from the last checkpoint. It writes a table
-and ``atari_ppo.png``: interquartile means over seeds with 95 % bootstrap intervals, against decisions (the paper's
-axis) and against frames of the emulator (the fair one). Every arm has the same wrappers. Returns are those of whole
-games, unclipped, over the last 100 episodes of training; frames of resets are not counted.
+by one in ``--out``: stop it whenever you like, and the same command goes on from the last checkpoint to the same
+numbers (``--no-resume`` starts again). It writes a table and ``atari_ppo.png``: interquartile means over seeds with
+95 % bootstrap intervals, against decisions (the paper's axis) and against frames of the emulator (the fair one). Every
+arm has the same wrappers. Returns are those of whole games, unclipped, over the last 100 episodes of training; frames
+of resets are not counted.
 """
 
 import json
@@ -29,12 +30,14 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 
 from pyro_options import plotting
+from pyro_options.discovery import skills_of
 from pyro_options.envs import SkillWrapper, atari_demonstrations, make_atari, ram
 from pyro_options.errors import check
-from pyro_options.infer import TrainConfig, Trainer, set_seed
+from pyro_options.infer import Checkpoint, TrainConfig, Trainer, explained_interrupts, set_seed
 from pyro_options.methods import METHODS, build
-from pyro_options.rl import SMDPPPO, CurveCallback, bootstrap_interval, curve_band, interquartile_mean
+from pyro_options.rl import SMDPPPO, PartwiseLearning, bootstrap_interval, curve_band, interquartile_mean
 from pyro_options.skills import Skills
+from pyro_options.storage import replacing
 
 FRAME_SKIP = 4
 FIXED = ("max_duration", "deterministic", "gamma", "num_episodes", "episode_steps", "epochs")
@@ -95,6 +98,8 @@ class Args:
     """of discovery"""
     checkpoint_every: int = 50_000
     """decisions"""
+    resume: bool = True
+    """go on with runs that were stopped, and keep those that are finished"""
     processes: bool = False
     """one process for each environment"""
     device: str = "auto"
@@ -158,16 +163,16 @@ def discover(arm: str, args: Args, seed: int) -> Skills | None:
     path = args.folder(arm, seed) / "skills.safetensors"
     if arm == "none":
         return None
-    if path.exists():
+    if args.resume and path.exists():
         return Skills.load(path)
     data = atari_demonstrations(args.game, args.num_episodes, max_steps=args.episode_steps, seed=seed)
     name, _, count = arm.partition("@")
     set_seed(seed)
     method = build(name, data, hidden=(), skip_constant=True, **({"num_options": int(count)} if count else {}))
     config = TrainConfig(args.epochs, batch_size=32, seed=seed, device=args.device, progress=args.progress)
-    Trainer(method.model, method.guide, data, config, method.growth).run()
-    parts = method.model.policy, method.model.termination, method.guide.weights.mean_log_weights(), data.packed
-    skills = Skills(*parts, summary=Skills(*parts).summarize(data)).used().to("cpu")
+    saved = Checkpoint(path.with_name("discovery.safetensors"), args.resume)
+    Trainer(method.model, method.guide, data, config, method.growth, checkpoint=saved).run()
+    skills = skills_of(method, data).used().to("cpu")
     print(skills.describe(), flush=True)
     skills.save(path)
     return skills
@@ -177,37 +182,29 @@ def run(arm: str, args: Args, seed: int) -> dict:
     """One arm with one seed, from wherever it was left."""
     folder = args.folder(arm, seed)
     folder.mkdir(parents=True, exist_ok=True)
-    result, agent, curve = folder / "result.json", folder / "agent.zip", folder / "curve.json"
-    if result.exists():
+    result = folder / "result.json"
+    if args.resume and result.exists():
         saved = json.loads(result.read_text())
         check(saved["settings"] == args.settings(), f"the settings of {result}", args.settings(), "Use another --out.")
         return saved
     skills = discover(arm, args, seed)
-    envs = make_envs(args, skills)
-    learner, rows = _learner(args, envs, seed, agent, curve)
-    while learner.num_timesteps < args.steps:
-        callback = CurveCallback(rows)
-        chunk = min(args.checkpoint_every, args.steps - learner.num_timesteps)
-        learner.learn(chunk, callback, log_interval=None, reset_num_timesteps=False)
-        rows = callback.rows
-        curve.write_text(json.dumps(rows) + "\n")
-        learner.save(folder / "unfinished.zip")
-        (folder / "unfinished.zip").replace(agent)
-        print(f"{args.game} {arm} seed {seed}: {rows[-1]}", flush=True)
-    envs.close()
+    preset = PRESETS[args.preset]
+    learner, rows = PartwiseLearning(
+        folder / "agent.safetensors",
+        lambda: make_envs(args, skills),
+        lambda envs: SMDPPPO(preset.policy, envs, gamma=args.gamma, seed=seed, device=args.device, **preset.ppo),
+        every=args.checkpoint_every,
+        seed=seed,
+        resume=args.resume,
+        about=args.settings() | {"total_steps": None},
+    ).run(args.steps)
+    print(f"{args.game} {arm} seed {seed}: {rows[-1]}", flush=True)
+    learner.save(folder / "agent.zip")
     row = {"game": args.game, "preset": args.preset, "arm": arm, "seed": seed, "settings": args.settings()}
     row |= {"num_options": 0 if skills is None else skills.num_options, "final_return": final_return(rows, args.steps)}
-    result.write_text(json.dumps(row | {"curve": rows}) + "\n")
+    with replacing(result) as file:
+        file.write(json.dumps(row | {"curve": rows}).encode())
     return row | {"curve": rows}
-
-
-def _learner(args: Args, envs: VecEnv, seed: int, agent: Path, curve: Path) -> tuple[SMDPPPO, list[dict]]:
-    """A new learner, or the one of the last checkpoint with its curve so far."""
-    if agent.exists() and curve.exists():
-        learner = SMDPPPO.load(agent, env=envs, device=args.device)
-        return learner, [row for row in json.loads(curve.read_text()) if row["steps"] <= learner.num_timesteps]
-    preset = PRESETS[args.preset]
-    return SMDPPPO(preset.policy, envs, gamma=args.gamma, seed=seed, device=args.device, **preset.ppo), []
 
 
 def final_return(rows: list[dict], steps: int) -> float | None:
@@ -275,4 +272,5 @@ def main(args: Args) -> list[dict]:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    with explained_interrupts():
+        main(tyro.cli(Args))

@@ -6,6 +6,7 @@ takes one option per message. Run it with::
     python examples/toy_message.py
     python examples/toy_message.py --num-messages 8 --guide exact
     python examples/toy_message.py --num-options 4            # fixed K
+    python examples/toy_message.py --resume                   # go on after Ctrl-C, or a crash
 
 It prints a table and writes ``results.json``, ``config.json``, ``toy_message.png`` and ``report.html``, the options and
 some held-out episodes to look at in a browser, to ``--out``.
@@ -23,7 +24,7 @@ import tyro
 from pyro_options import plotting
 from pyro_options.discovery import skills_of
 from pyro_options.envs import message_demonstrations
-from pyro_options.infer import Exponential, TrainConfig, Trainer, set_seed
+from pyro_options.infer import Checkpoint, Exponential, TrainConfig, Trainer, explained_interrupts, set_seed
 from pyro_options.methods import TRAIN_DEFAULTS, Method, MethodConfig, assemble
 from pyro_options.metrics import explain, final_action_probabilities, message_success
 
@@ -77,10 +78,15 @@ class Args:
     batch_size: int = 128
     progress: bool = True
     """show a progress bar"""
+    resume: bool = False
+    """go on with the training that was stopped in --out"""
 
 
-def train(args: Args) -> tuple[Trainer, dict]:
-    """Trains and evaluates; returns the trainer and what ``results.json`` holds."""
+def train(args: Args, save: bool = False) -> tuple[Trainer, dict]:
+    """Trains and evaluates; returns the trainer and what ``results.json`` holds.
+
+    :param save: keep checkpoints in ``args.out``
+    """
     torch.set_num_threads(1)  # a second thread has nothing to do with tensors this small, and waits loudly
     data = message_demonstrations(args.num_messages, args.num_episodes, args.seed)
     held_out = message_demonstrations(args.num_messages, 200, args.seed + 10_000)
@@ -113,7 +119,8 @@ def train(args: Args) -> tuple[Trainer, dict]:
         device=args.device,
         progress=args.progress,
     )
-    trainer = Trainer(method.model, method.guide, data, config, method.growth)
+    checkpoint = Checkpoint(args.out / "training.safetensors", args.resume) if save else None
+    trainer = Trainer(method.model, method.guide, data, config, method.growth, checkpoint=checkpoint)
     history = trainer.run()
     success, worst = message_success(final_action_probabilities(method.model))
     explanation = explain(method.model, method.guide, held_out)
@@ -177,7 +184,7 @@ def main(args: Args) -> dict:
     """Trains, prints, saves."""
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "config.json").write_text(json.dumps(asdict(args) | {"out": str(args.out)}, indent=2) + "\n")
-    trainer, results = train(args)
+    trainer, results = train(args, save=True)
     (args.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
     figure(args, trainer, args.out / "toy_message.png")
     report(args, trainer, results, args.out / "report.html")
@@ -190,4 +197,5 @@ def main(args: Args) -> dict:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    with explained_interrupts():
+        main(tyro.cli(Args))

@@ -69,6 +69,7 @@ class GammaConcentration(PyroModule):
         self.log_mean = nn.Parameter(torch.tensor(shape / rate).log())  # shape and rate would pull at each other
 
     def distribution(self) -> dist.Gamma:
+        """The Gamma over α."""
         return dist.Gamma(torch.exp(self.log_shape), torch.exp(self.log_shape - self.log_mean))
 
     def forward(self) -> Tensor:
@@ -211,6 +212,7 @@ class PointGEM(_StickWeights, PyroModule):
         self.logits.copy_(torch.logit(mean))
 
     def mean_log_weights(self) -> Tensor:
+        """log η."""
         return log_stick_breaking(self.logits, self.remainder)
 
     def forward(self) -> Tensor:
@@ -229,6 +231,7 @@ class UniformWeights(Growable, PyroModule):
         self.register_buffer("zeros", torch.zeros(num_components))
 
     def mean_log_weights(self) -> Tensor:
+        """log η, the same for all."""
         return torch.log_softmax(self.zeros, 0)
 
     def forward(self) -> Tensor:

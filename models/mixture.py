@@ -35,6 +35,7 @@ class DPMixture(PyroModule):
 
     @property
     def num_components(self) -> int:
+        """K."""
         return self.components.num_components
 
     def forward(self, rows: Tensor, population: int | None = None) -> Tensor:

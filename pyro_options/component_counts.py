@@ -28,10 +28,12 @@ class ComponentCounts:
 
     @property
     def mean(self) -> float:
+        """The expected number of components in use."""
         return float(self.draws.double().mean())
 
     @property
     def mode(self) -> int:
+        """The most probable number of components in use."""
         return int(self.probabilities.argmax())
 
     def interval(self, level: float = 0.9) -> tuple[int, int]:

@@ -2,13 +2,14 @@
 
 import logging
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyro_options.data import Trajectories
 from pyro_options.errors import check, choice
-from pyro_options.infer import Exponential, TrainConfig, Trainer, set_seed
+from pyro_options.infer import Checkpoint, Exponential, TrainConfig, Trainer, set_seed
 from pyro_options.methods import METHODS, TRAIN_DEFAULTS, Method, MethodConfig, assemble, varying_inputs
 from pyro_options.skills import Skills
 
@@ -63,8 +64,7 @@ def method_config(method: str, **config) -> MethodConfig:
 def skills_of(trained: Method, data: Trajectories, action_names=None, metadata=None) -> Skills:
     """The options of a trained method, the most used on ``data`` first."""
     weights = trained.guide.weights.mean_log_weights()
-    parts = trained.model.policy, trained.model.termination, weights
-    found = Skills(*parts, packed=data.packed, action_names=action_names, metadata=metadata)
+    found = trained.model.to_skills(weights, packed=data.packed, action_names=action_names, metadata=metadata)
     found.summary = found.summarize(data)
     return found.used(0.0)
 
@@ -83,6 +83,8 @@ def discover(
     progress: bool = True,
     action_names: Sequence[str] | None = None,
     train: TrainConfig | None = None,
+    checkpoint: str | os.PathLike | Checkpoint | None = None,
+    resume: bool = False,
     **config,
 ) -> Skills:
     """Finds the options in demonstrations, and how many there are.
@@ -109,9 +111,12 @@ def discover(
     :param progress: show a bar
     :param action_names: names of discrete actions, for tables and pictures
     :param train: every other setting of training; the arguments above go before it
+    :param checkpoint: file to save the training in, every minute and on Ctrl-C
+    :param resume: go on from that file if there is one, to the same skills as without a break
     :param config: fields of :class:`~pyro_options.methods.MethodConfig`: ``num_options=8`` for a fixed K,
         ``hidden=(64,)`` for a network below the options, ``termination_cost=2.0`` for longer ones
     """
+    check(isinstance(trajectories, Trajectories), "Trajectories", type(trajectories).__name__)
     fixed = method_config(method, **config)
     data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
     settings = _train_config(data, fixed, train)
@@ -126,7 +131,8 @@ def discover(
             fixed = replace(fixed, check_every=max(1, updates // CHECKS))
     set_seed(seed)
     found = assemble(data, fixed)
-    trainer = Trainer(found.model, found.guide, train_on, settings, found.growth, judge)
+    saved = _checkpoint(checkpoint, resume, {"method": asdict(fixed)})
+    trainer = Trainer(found.model, found.guide, train_on, settings, found.growth, judge, saved)
     history = trainer.run()
     skills = skills_of(found, data, action_names)
     likelihood = {"train": skills.log_likelihood(data)}
@@ -146,6 +152,15 @@ def discover(
     return skills.to("cpu")
 
 
+def _checkpoint(given: str | os.PathLike | Checkpoint | None, resume: bool, about: dict) -> Checkpoint | None:
+    """Where to save, and what must be the same to go on from there."""
+    if given is None:
+        check(not resume, "a checkpoint to resume", None, "Pass checkpoint=…, the file that the training was saved in.")
+        return None
+    given = given if isinstance(given, Checkpoint) else Checkpoint(given)
+    return replace(given, resume=resume or given.resume, about=given.about | about)
+
+
 def _split_for_growth(data: Trajectories, share: float, seed: int) -> tuple[Trajectories, Trajectories | None]:
     """Episodes to train on and to judge growth by; too few to spare two are all trained on, and judge themselves."""
     check(0 < share < 1, "a share of episodes for validation in (0, 1)", share)
@@ -158,5 +173,8 @@ def _train_config(data: Trajectories, config: MethodConfig, train: TrainConfig |
     if train is not None:
         check(isinstance(train, TrainConfig), "a TrainConfig", train)
         return train
-    entropy = TRAIN_DEFAULTS[config.guide].entropy_weight if config.num_options is None else 0.0
-    return replace(Budget().train_config(data, config.hidden), entropy_weight=Exponential(entropy))
+    defaults = TRAIN_DEFAULTS[config.guide]
+    entropy = defaults.entropy_weight if config.num_options is None else 0.0
+    found = Budget().train_config(data, config.hidden)
+    rate = min(found.learning_rate, defaults.max_learning_rate)
+    return replace(found, entropy_weight=Exponential(entropy), learning_rate=rate)

@@ -36,6 +36,9 @@ class LabelScores:
 def boundaries(options: Tensor, mask: Tensor) -> Tensor:
     """Where another option takes over, ``(N, T)``; the first step of an episode does not count.
 
+    >>> boundaries(torch.tensor([[3, 3, 1]]), torch.ones(1, 3, dtype=torch.bool)).tolist()
+    [[False, False, True]]
+
     :param options: integers ``(N, T)``
     :param mask: steps in use ``(N, T)``
     """
@@ -94,14 +97,20 @@ def _steps(options: Tensor, mask: Tensor, name: str) -> np.ndarray:
 
 def _best_naming(predicted: np.ndarray, true: np.ndarray) -> dict[int, int]:
     """The one-to-one naming under which most steps agree (the Hungarian method)."""
-    counts = np.zeros((predicted.max() + 1, true.max() + 1), dtype=np.int64)
-    np.add.at(counts, (predicted, true), 1)
+    ours, rows = np.unique(predicted, return_inverse=True)
+    theirs, columns = np.unique(true, return_inverse=True)
+    counts = np.zeros((len(ours), len(theirs)), dtype=np.int64)
+    np.add.at(counts, (rows, columns), 1)
     rows, columns = require("scipy.optimize", "metrics").linear_sum_assignment(counts, maximize=True)
-    return {int(row): int(column) for row, column in zip(rows, columns) if counts[row, column]}
+    return {int(ours[row]): int(theirs[column]) for row, column in zip(rows, columns) if counts[row, column]}
 
 
 def hungarian_accuracy(predicted: Tensor, true: Tensor, mask: Tensor) -> float:
     """Share of steps that agree under the best one-to-one naming; options without a name agree with nothing.
+
+    >>> predicted, true = torch.tensor([[7, 7, 7, 2]]), torch.tensor([[0, 0, 1, 1]])
+    >>> hungarian_accuracy(predicted, true, torch.ones(1, 4, dtype=torch.bool))
+    0.75
 
     :param predicted: integers ``(N, T)``
     :param true: the same of the truth

@@ -12,9 +12,14 @@ from pyro_options.data import Trajectories
 from pyro_options.growth import Scene, reweight
 from pyro_options.guides import Exact, weights_guide
 from pyro_options.handlers import ObserveMessenger, collapse
+from pyro_options.methods import METHODS
 from pyro_options.models import OptionHMM
 from pyro_options.nn import CategoricalPolicy, Termination
 from pyro_options.skills import Skills
+
+#: methods that must be told how many options there are, and those with a single one
+TOLD, SINGLE = ("ddo", "compile"), ("bc", "bc-deep")
+GROWING = [name for name in METHODS if name not in TOLD + SINGLE]
 
 P_VALUE = 1e-4  # seeds are fixed: a fit is either above this or wrong
 
@@ -91,6 +96,11 @@ def path_goodness_of_fit(samples: Tensor, values: Tensor, probs: Tensor) -> floa
     if not same.any(-1).all():
         return 0.0
     return multinomial_goodness_of_fit(probs, same.sum(0).to(probs), total_count=len(samples))
+
+
+def told(name: str) -> dict:
+    """What a method must be told besides its name."""
+    return {"num_options": 3} if name in TOLD else {}
 
 
 def make_episodes(num_episodes=6, num_steps=5, state_dim=3, num_actions=4, seed=0):

@@ -309,7 +309,7 @@ def test_a_changed_byte_is_noticed(saved, place):
 
 def rewrite(path, header=None, **changes):
     """The same file with other tensors or another header, and a checksum that fits."""
-    from pyro_options.skills.file import _checksum
+    from pyro_options.storage import checksum
 
     with safe_open(path, framework="pt") as file:
         meta, tensors = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -317,7 +317,7 @@ def rewrite(path, header=None, **changes):
         key = key.replace("__", ".")
         tensors = {k: v for k, v in tensors.items() if k != key} | ({} if value is None else {key: value})
     meta["config"] = json.dumps(json.loads(meta["config"]) | (header or {}))
-    save_file(tensors, path, meta | {"checksum": _checksum(meta["config"], tensors)})
+    save_file(tensors, path, meta | {"checksum": checksum(meta["config"], tensors)})
 
 
 @pytest.mark.parametrize(

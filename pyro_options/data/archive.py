@@ -1,22 +1,27 @@
 """Named arrays in an npz file that nobody has to trust: no pickle, sizes checked before anything is read."""
 
+import lzma
 import math
 import os
-import uuid
+import struct
+import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
 
-from pyro_options.errors import check
+from pyro_options.errors import FileError, InputError, check
+from pyro_options.storage import replacing
 
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+_MAX_HEADER = 10_000  # bytes that describe an array; numpy's own limit, which it checks after it has read them
+_BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError, EOFError, OSError),
+    *(RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, SyntaxError, MemoryError),
+)
 
 
 @dataclass(frozen=True)
@@ -28,32 +33,17 @@ class Declared:
 
     @property
     def nbytes(self) -> int:
+        """Bytes that the array takes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def naming(path: str | os.PathLike, error: Exception) -> ValueError:
+def naming(path: str | os.PathLike, error: Exception) -> FileError:
     """The same complaint with the name of the file, and what to do if the file itself is at fault."""
     name, text = os.fspath(path), str(error)
     if text.startswith(f"{name}: "):
-        return ValueError(text)
+        return FileError(text)
     fix = "" if text.startswith("Expected") else " The file is not an npz file or is damaged: write it again."
-    return ValueError(f"{name}: {text}{fix}")
-
-
-@contextmanager
-def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """A file to write that takes the place of ``path`` at the end: all of it or, if anything fails, none of it."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    return FileError(f"{name}: {text}{fix}")
 
 
 def write_archive(path: str | os.PathLike, arrays: Mapping[str, np.ndarray]) -> None:
@@ -68,22 +58,29 @@ def read_archive(path: str | os.PathLike, names: Sequence[str], max_bytes: int =
     :param names: arrays that must be there
     :param max_bytes: refuse a file that declares more than this; the default is 16 GiB
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            present = {Path(name).stem for name in archive.namelist() if name.endswith(".npy")}
-            missing = [name for name in names if name not in present]
-            if missing:
-                raise ValueError(f"Expected an array called {missing[0]!r} but got {', '.join(sorted(present))}.")
-            total = sum(_declared(archive, name).nbytes for name in names)
-            check(total <= max_bytes, f"at most {max_bytes} bytes", total, "Pass a larger max_bytes if that is right.")
-            return {name: _read(archive, name) for name in names}
-    except _BROKEN as error:
-        raise naming(path, error) from error
+    with open(path, "rb") as file:  # a file that is not there is an OSError of its own
+        try:
+            with zipfile.ZipFile(file) as archive:
+                present = {Path(name).stem for name in archive.namelist() if name.endswith(".npy")}
+                missing = [name for name in names if name not in present]
+                if missing:
+                    raise InputError(f"Expected an array called {missing[0]!r} but got {', '.join(sorted(present))}.")
+                total = sum(_declared(archive, name).nbytes for name in names)
+                check(
+                    total <= max_bytes, f"at most {max_bytes} bytes", total, "Pass a larger max_bytes if that is right."
+                )
+                return {name: _read(archive, name) for name in names}
+        except _BROKEN as error:
+            raise naming(path, error) from error
 
 
 def _declared(archive: zipfile.ZipFile, name: str) -> Declared:
     """The header of an array, held against the size of its member."""
     info = archive.getinfo(f"{name}.npy")
+    with archive.open(info) as file:
+        start = file.read(12)
+        length = struct.unpack("<H", start[8:10]) if start[6:7] == b"\1" else struct.unpack("<I", start[8:12])
+        check(length[0] <= _MAX_HEADER, f"a header of {name!r} of at most {_MAX_HEADER} bytes", length[0])
     with archive.open(info) as file:
         version = npy.read_magic(file)
         read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0

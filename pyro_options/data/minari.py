@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from pyro_options.errors import check
+from pyro_options.errors import InputError, check
 from pyro_options.optional import require
 
 from .trajectories import Trajectories
@@ -97,7 +97,7 @@ def from_minari(dataset: "MinariDataset | str", packed: bool = False, download: 
             episodes.append((states if packed else _floats(states, i), actions))
         return Trajectories.from_episodes(episodes, int(acted.n) if discrete else None, packed)
     except ValueError as error:
-        raise ValueError(f"{dataset.id}: {error}") from error
+        raise InputError(f"{dataset.id}: {error}") from error
 
 
 def _space(values: torch.Tensor) -> spaces.Box:
@@ -115,7 +115,7 @@ def _action_space(data: Trajectories) -> gym.Space:
 
 def _actions(data: Trajectories) -> torch.Tensor:
     if data.actions is None:
-        raise ValueError("Expected demonstrations with actions but got none.")
+        raise InputError("Expected demonstrations with actions but got none.")
     return data.actions
 
 

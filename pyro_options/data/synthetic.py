@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pyro_options.distributions import OptionPath
-from pyro_options.errors import check
+from pyro_options.errors import check, check_count
 from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination
 
 from .trajectories import Trajectories
@@ -105,8 +105,10 @@ def synthetic_options(
     :param separation: how different options are: sharpness of their preferences, or distance over noise
     :param seed: of everything
     """
-    check(num_options >= 1, "num_options >= 1", num_options)
-    check(num_episodes >= 1, "num_episodes >= 1", num_episodes)
+    check_count(num_options, "num_options")
+    check_count(num_episodes, "num_episodes")
+    check_count(state_dim, "state_dim")
+    check_count(seed, "seed", 0)
     check(1 <= lengths[0] <= lengths[1], "lengths (shortest, longest) with 1 <= shortest <= longest", lengths)
     check(mean_duration > 2, "mean_duration > 2", mean_duration)
     check(separation > 0, "separation > 0", separation)

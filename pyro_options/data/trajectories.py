@@ -1,5 +1,6 @@
 """Demonstrations: ragged episodes, padded and masked."""
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,20 +11,21 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from pyro_options.errors import check
+from pyro_options.errors import InputError, check, check_count
 
 from .archive import naming, read_archive, write_archive
 from .bits import unpack_bits
-from .validation import validate_actions, validate_layout, validate_lengths, validate_states
+from .validation import as_tensor, validate_actions, validate_layout, validate_lengths, validate_states
 
 _FORMAT = "pyro_options.Trajectories/1"
 _FIELDS = ("actions", "lengths", "num_actions", "population", "packed")
+_PARTS = ("states", "actions")
 _HEADER = ("format", "packed", "acts", "num_actions")
 
 
 def _integers(values: ArrayLike, name: str) -> Tensor:
-    tensor = torch.as_tensor(values)
-    check(not tensor.is_floating_point(), f"integer {name}", tensor.dtype)
+    tensor = as_tensor(values, name)
+    check(not tensor.is_floating_point() and not tensor.is_complex(), f"integer {name}", tensor.dtype)
     return tensor.long()
 
 
@@ -61,16 +63,17 @@ class Trajectories:
         packed: bool = False,
         validate: bool = True,
     ):
-        stored = torch.as_tensor(states)
+        stored = as_tensor(states, "states")
         validate_layout(stored, packed)
         N, T, _ = stored.shape
         used = torch.full((N,), T, device=stored.device) if lengths is None else _integers(lengths, "lengths")
-        done = None if actions is None else torch.as_tensor(actions)
+        done = None if actions is None else as_tensor(actions, "actions")
         if done is not None and not done.is_floating_point():
             done = _integers(done, "actions")
         self._fill(stored=stored, actions=done, lengths=used, num_actions=num_actions, packed=packed)
         self._fill(population=N if population is None else population)
         if validate:
+            check_count(self.population, "population")
             validate_lengths(used, N, T)
             validate_states(stored, self.mask)
             if done is not None:
@@ -100,12 +103,19 @@ class Trajectories:
     def from_episodes(
         cls, episodes: Sequence[tuple], num_actions: int | None = None, packed: bool = False
     ) -> "Trajectories":
-        """From a list of ``(states (T_i, D), actions (T_i,) or (T_i, A))``; one more state than actions is dropped."""
+        """From a list of ``(states (T_i, D), actions (T_i,) or (T_i, A))``; one more state than actions is dropped.
+
+        >>> Trajectories.from_episodes([(torch.zeros(4, 2), [0, 1, 1]), (torch.zeros(2, 2), [1, 0])])
+        Trajectories(2 episodes of 2 to 3 steps, states 2 × torch.float32, 2 discrete actions)
+        """
         check(len(episodes) >= 1, "at least one episode", "none")
         states: list[Tensor] = []
         actions: list[Tensor] = []
-        for i, (state, action) in enumerate(episodes):
-            state, action = torch.as_tensor(state), torch.as_tensor(action)
+        for i, episode in enumerate(episodes):
+            check(len(episode) == 2, "pairs of states and actions", f"{len(episode)} parts at episode {i}")
+            state, action = (as_tensor(part, f"{name} of episode {i}") for part, name in zip(episode, _PARTS))
+            whole = state.dim() >= 1 and action.dim() >= 1
+            check(whole, "states and actions with a step axis", f"a single number at episode {i}")
             steps = len(action)
             check(steps >= 1, "episodes of at least one step", f"none at episode {i}", "Drop empty episodes first.")
             check(
@@ -172,6 +182,7 @@ class Trajectories:
 
     @property
     def device(self) -> torch.device:
+        """Where the episodes are."""
         return self.stored.device
 
     @property
@@ -198,7 +209,7 @@ class Trajectories:
 
     def _given_actions(self) -> Tensor:
         if self.actions is None:
-            raise ValueError("Expected demonstrations with actions but got none. Use them before without_actions().")
+            raise InputError("Expected demonstrations with actions but got none. Use them before without_actions().")
         return self.actions
 
     def encoded_actions(self) -> Tensor:
@@ -241,7 +252,7 @@ class Trajectories:
 
     def split(self, fraction: float, seed: int = 0) -> tuple["Trajectories", "Trajectories"]:
         """Two data sets of whole episodes, the second with ``fraction`` of them, shuffled by ``seed``."""
-        held = round(fraction * len(self))
+        held = round(fraction * len(self)) if math.isfinite(fraction) else -1
         check(0 < held < len(self), f"a fraction that leaves episodes on both sides of {len(self)}", fraction)
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).to(self.device)
         return self[order[held:]], self[order[:held]]
@@ -258,7 +269,7 @@ class Trajectories:
         :param generator: shuffles the episodes; without it they come in order
         :param device: where each batch goes before it is unpacked, by default where the data are
         """
-        check(size >= 1, "a batch size >= 1", size)
+        check_count(size, "a batch size")
         order = torch.arange(len(self)) if generator is None else torch.randperm(len(self), generator=generator)
         for index in order.to(self.device).split(size):
             yield self[index].to(device).unpack()._replace(population=len(self))

@@ -1,9 +1,22 @@
 """What a data set of episodes must satisfy. Every refusal names the episode and the fix."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from pyro_options.errors import check
+from pyro_options.errors import InputError, check, check_count
+
+
+def as_tensor(values: Any, name: str) -> Tensor:
+    """Numbers as a tensor, or an error that says whose they are."""
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        fix = "Pad episodes to one length, or use Trajectories.from_episodes."
+        raise InputError(
+            f"Expected an array of numbers as {name} but got {type(values).__name__}: {error}. {fix}"
+        ) from error
 
 
 def _first(bad: Tensor) -> int:
@@ -30,7 +43,7 @@ def validate_lengths(lengths: Tensor, N: int, T: int) -> None:
     if bad.any():
         i = int(bad.nonzero()[0])
         fix = "Drop empty episodes first." if lengths[i] < 1 else "Pad states and actions to the longest episode."
-        raise ValueError(f"Expected lengths in [1, {T}] but got {int(lengths[i])} at episode {i}. {fix}")
+        raise InputError(f"Expected lengths in [1, {T}] but got {int(lengths[i])} at episode {i}. {fix}")
 
 
 def _validate_finite(values: Tensor, mask: Tensor, name: str) -> None:
@@ -38,7 +51,7 @@ def _validate_finite(values: Tensor, mask: Tensor, name: str) -> None:
         return
     bad = ~torch.isfinite(values) & mask.unsqueeze(-1)
     if bad.any():
-        raise ValueError(
+        raise InputError(
             f"Expected finite {name} but got NaN or infinity at episode {_first(bad)}. Drop or repair that episode."
         )
 
@@ -60,10 +73,10 @@ def validate_actions(actions: Tensor, mask: Tensor, num_actions: int | None) -> 
         return
     check(actions.dim() == 2, "integer actions of shape (N, T)", tuple(actions.shape))
     high = num_actions if num_actions is not None else torch.iinfo(actions.dtype).max
-    check(high >= 1, "num_actions >= 1", high)
+    check_count(high, "num_actions")
     bad = ((actions < 0) | (actions >= high)) & mask
     if bad.any():
-        raise ValueError(
+        raise InputError(
             f"Expected actions in [0, {high - 1}] but got {int(actions[bad][0])} at episode {_first(bad)}. "
             "Check num_actions, or drop that episode."
         )

@@ -5,6 +5,10 @@ from .mixture import Mixture
 from .normal_wishart import BeliefGaussian, NormalWishart
 from .option_actions import CategoricalActions, GaussianActions, OptionActions
 from .option_path import MarginalActions, OptionPath, PathPosterior, encode_path
+from .relaxed_segments import RelaxedBoundaries, RelaxedSkills
+from .segment_actions import SegmentedActions, SegmentSkills
+from .segment_boundaries import PoissonBoundaries, segment_masks
+from .segment_path import SegmentPath
 from .sticks import (
     LogitBeta,
     LogitKumaraswamy,
@@ -28,7 +32,13 @@ __all__ = [
     "OptionActions",
     "OptionPath",
     "PathPosterior",
+    "PoissonBoundaries",
     "RelaxedAutoregressivePath",
+    "RelaxedBoundaries",
+    "RelaxedSkills",
+    "SegmentPath",
+    "SegmentSkills",
+    "SegmentedActions",
     "StraightThroughPath",
     "TiltedPath",
     "encode_path",
@@ -36,4 +46,5 @@ __all__ = [
     "kl_kumaraswamy_beta",
     "log_stick_breaking",
     "logit_sticks",
+    "segment_masks",
 ]

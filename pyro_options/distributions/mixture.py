@@ -6,6 +6,8 @@ import torch
 from pyro.distributions import TorchDistribution
 from torch import Tensor
 
+from pyro_options.errors import InputError
+
 
 class Mixture(TorchDistribution):
     r"""A mixture whose weights may leave mass to components not yet born.
@@ -21,7 +23,7 @@ class Mixture(TorchDistribution):
     def __init__(self, log_weights, components, batch_shape=torch.Size(), validate_args=None):
         K = log_weights.shape[-1]
         if log_weights.dim() != 1 or components.batch_shape != (K,):
-            raise ValueError(
+            raise InputError(
                 f"Expected log_weights (K,) and components of batch shape (K,) but got {tuple(log_weights.shape)} and "
                 f"{tuple(components.batch_shape)}."
             )
@@ -30,6 +32,7 @@ class Mixture(TorchDistribution):
 
     @property
     def num_components(self) -> int:
+        """K."""
         return self.log_weights.shape[-1]
 
     @property

@@ -32,6 +32,7 @@ class NormalWishart:
 
     @property
     def size(self) -> int:
+        """Dimensions of a row."""
         return self.loc.shape[-1]
 
     @property

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn.functional import logsigmoid, one_hot
 
+from pyro_options.errors import InputError
+
 from .log_marginal import log_marginal, mask_out, path_posterior
 from .logspace import safe_log
 from .messages import forward_messages
@@ -31,6 +33,9 @@ class PathPosterior:
 def encode_path(options: Tensor, terminations: Tensor, num_options: int) -> Tensor:
     """The path tensor ``(..., T, K + 1)``: terminations first, one-hot options behind.
 
+    >>> encode_path(torch.tensor([0, 0, 1]), torch.tensor([1, 0, 1]), num_options=2).tolist()
+    [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
+
     :param options: integer options ``(..., T)``
     :param terminations: bits ``(..., T)``
     """
@@ -42,8 +47,8 @@ class OptionPath(TorchDistribution):
     r"""Options :math:`h_t` and terminations :math:`b_t` of an episode, given its states and the high-level policy.
 
     .. math:: p(\zeta) = \eta_{h_0}\prod_{t\ge 1}
-        \big[\psi_{h_{t-1}}(s_t)\,\eta_{h_t}\big]^{b_t}
-        \big[(1-\psi_{h_{t-1}}(s_t))\,\delta_{h_t=h_{t-1}}\big]^{1-b_t}, \qquad b_0 = 1
+        [\psi_{h_{t-1}}(s_t)\,\eta_{h_t}]^{b_t}
+        [(1-\psi_{h_{t-1}}(s_t))\,\delta_{h_t=h_{t-1}}]^{1-b_t}, \qquad b_0 = 1
 
     A path is one tensor of event shape ``(T, K + 1)``: ``b_t`` in column 0, ``h_t`` (one-hot or relaxed) behind it.
     With a nonparametric truncation the weights sum to less than one: densities leave the rest of the mass to options
@@ -61,20 +66,20 @@ class OptionPath(TorchDistribution):
 
     def __init__(self, log_weights, termination_logits, mask=None, validate_args=None):
         if termination_logits.dim() < 2 or log_weights.dim() < 1:
-            raise ValueError(
+            raise InputError(
                 "Expected log_weights (..., K) and termination_logits (..., T, K) but got shapes "
                 f"{tuple(log_weights.shape)} and {tuple(termination_logits.shape)}."
             )
         T, K = termination_logits.shape[-2:]
         if log_weights.shape[-1] != K or K < 1:
-            raise ValueError(
+            raise InputError(
                 f"Expected one log weight and one termination logit per option (at least one option) but got "
                 f"{log_weights.shape[-1]} log weights and {K} termination logits."
             )
         if T < 1:
-            raise ValueError("Expected episodes of at least one step but got termination_logits with T = 0.")
+            raise InputError("Expected episodes of at least one step but got termination_logits with T = 0.")
         if mask is not None and mask.shape != termination_logits.shape[:-1]:
-            raise ValueError(
+            raise InputError(
                 f"Expected a mask of shape {tuple(termination_logits.shape[:-1])} to go with termination_logits but "
                 f"got {tuple(mask.shape)}."
             )
@@ -85,6 +90,7 @@ class OptionPath(TorchDistribution):
 
     @property
     def num_options(self) -> int:
+        """K."""
         return self.log_weights.shape[-1]
 
     @property
@@ -106,7 +112,7 @@ class OptionPath(TorchDistribution):
         """Weights, termination logits, emission and mask of one common batch shape."""
         logits, mask = self.termination_logits, self.step_mask
         if emission.shape[-2:] != logits.shape[-2:]:
-            raise ValueError(
+            raise InputError(
                 f"Expected an emission of shape (..., T, K) = (..., {logits.shape[-2]}, {logits.shape[-1]}) but got "
                 f"{tuple(emission.shape)}."
             )
@@ -256,12 +262,14 @@ class MarginalActions(TorchDistribution):
 
     @property
     def step_mask(self):
+        """Steps in use."""
         return self.likelihood.step_mask
 
     def expand(self, batch_shape, _instance=None):
         return MarginalActions(self.path.expand(batch_shape), self.likelihood.expand(batch_shape))
 
     def component_log_prob(self, value: Tensor) -> Tensor:
+        """log π_k(a_t | s_t), ``(..., T, K)``."""
         return self.likelihood.component_log_prob(value)
 
     def responsibilities(self, value: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from pyro_options.errors import InputError
+
 from .log_marginal import mask_out
 from .option_path import OptionPath, PathPosterior, encode_path
 
@@ -12,8 +14,8 @@ class StatePath(OptionPath):
     r"""An :class:`OptionPath` that chooses options by the state in which the last one ended.
 
     .. math:: p(\zeta) = \eta_{h_0}(s_0)\prod_{t\ge 1}
-        \big[\psi_{h_{t-1}}(s_t)\,\eta_{h_t}(s_t)\big]^{b_t}
-        \big[(1-\psi_{h_{t-1}}(s_t))\,\delta_{h_t=h_{t-1}}\big]^{1-b_t}, \qquad b_0 = 1
+        [\psi_{h_{t-1}}(s_t)\,\eta_{h_t}(s_t)]^{b_t}
+        [(1-\psi_{h_{t-1}}(s_t))\,\delta_{h_t=h_{t-1}}]^{1-b_t}, \qquad b_0 = 1
 
     The transition is still diagonal plus rank one, so sums over paths cost O(TK). They run in plain torch.
 
@@ -26,7 +28,7 @@ class StatePath(OptionPath):
 
     def __init__(self, log_weights, termination_logits, mask=None, validate_args=None):
         if log_weights.shape[-2:] != termination_logits.shape[-2:]:
-            raise ValueError(
+            raise InputError(
                 "Expected log_weights and termination_logits of the same shape (..., T, K) but got "
                 f"{tuple(log_weights.shape)} and {tuple(termination_logits.shape)}."
             )

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
-from pyro_options.errors import check
+from pyro_options.errors import InputError, check
 
 
 @runtime_checkable
@@ -102,7 +102,7 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
     def _count_primitives(space: spaces.Space) -> int:
         fix = "Wrap the environment in an ActionWrapper that makes its actions discrete, or pass primitives=False."
         if not isinstance(space, spaces.Discrete):
-            raise ValueError(f"Expected Discrete actions to add skills to but got {space}. {fix}")
+            raise InputError(f"Expected Discrete actions to add skills to but got {space}. {fix}")
         return int(space.n)
 
     def _check_skills(self, space: spaces.Space) -> None:

@@ -40,10 +40,12 @@ class BoundRule:
     steps: int = 15
 
     def propose(self, usage: Usage) -> int:
+        """One birth at every check."""
         return 1
 
     @torch.no_grad()
     def accept(self, newborns: Newborns) -> Verdict:
+        """Keeps a birth that raises the bound."""
         newborns.require_data()
         rows, old = newborns.data, newborns.log_weights
         assert old is not None

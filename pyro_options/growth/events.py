@@ -32,10 +32,12 @@ class GrowthEvent:
 
     @property
     def num_born(self) -> int:
+        """Components born at this check."""
         return self._count(True)
 
     @property
     def num_removed(self) -> int:
+        """Components removed at this check."""
         return self._count(False)
 
     def tally(self) -> dict[str, int]:

@@ -3,6 +3,7 @@
 import torch
 from pyro.poutine.messenger import Messenger
 
+from pyro_options.errors import InputError
 from pyro_options.growth.usage import Usage
 
 
@@ -19,6 +20,7 @@ class ObserveMessenger(Messenger):
         self.reset()
 
     def reset(self) -> None:
+        """Forgets what was seen."""
         self._likelihood = self._posterior = self._explained = None
         self._count = 0
 
@@ -45,7 +47,7 @@ class ObserveMessenger(Messenger):
     def usage(self) -> Usage:
         """What was seen since the last :meth:`reset`."""
         if self._likelihood is None or self._posterior is None:
-            raise ValueError(
+            raise InputError(
                 f"Expected data at site {self.site!r} but saw none. Run the model inside this handler first."
             )
         sums = self._likelihood, self._posterior, self._explained

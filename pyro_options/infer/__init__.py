@@ -1,6 +1,20 @@
-"""Training: schedules, and the loop that uses them."""
+"""Training: schedules, the loop that uses them, and what keeps it safe."""
 
+from .checkpoint import Checkpoint
+from .interrupt import explained_interrupts, postponing_interrupts
 from .schedules import Constant, Exponential, Schedule
 from .train import History, TrainConfig, Trainer, resolve_device, set_seed
 
-__all__ = ["Constant", "Exponential", "History", "Schedule", "TrainConfig", "Trainer", "resolve_device", "set_seed"]
+__all__ = [
+    "Checkpoint",
+    "Constant",
+    "Exponential",
+    "History",
+    "Schedule",
+    "TrainConfig",
+    "Trainer",
+    "explained_interrupts",
+    "postponing_interrupts",
+    "resolve_device",
+    "set_seed",
+]

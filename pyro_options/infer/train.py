@@ -1,10 +1,13 @@
 """The training loop: SVI with TraceGraph_ELBO, one optimizer, global clipping, growth between epochs."""
 
+import itertools
 import logging
 import math
+import os
 import random
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -16,10 +19,14 @@ from pyro.nn import PyroModule
 from tqdm import tqdm
 
 from pyro_options.data import Trajectories
-from pyro_options.errors import check
+from pyro_options.errors import InputError, check, check_count, choice
 from pyro_options.growth import GrowthEvent
 from pyro_options.handlers import EntropyMessenger, GrowthMessenger, TemperMessenger, collapse
+from pyro_options.nn import shared_product
 
+from .checkpoint import Checkpoint, Saver
+from .health import Health, diagnosis
+from .interrupt import Pause, postponing_interrupts
 from .schedules import Constant, Exponential, Schedule
 
 logger = logging.getLogger(__name__)
@@ -40,13 +47,17 @@ class TrainConfig:
     seed: int = 0
     device: str = "auto"
     progress: bool = True
+    on_nonfinite: str = "stop"  # or skip the step, or restore the parameters of the last epoch: both counted and logged
 
     def __post_init__(self) -> None:
-        check(self.epochs >= 0, "epochs >= 0", self.epochs)
-        check(self.batch_size >= 1, "batch_size >= 1", self.batch_size)
-        check(self.learning_rate > 0, "learning_rate > 0", self.learning_rate)
-        check(self.weights_learning_rate > 0, "weights_learning_rate > 0", self.weights_learning_rate)
-        check(self.clip_norm > 0, "clip_norm > 0", self.clip_norm)
+        choice(self.on_nonfinite, "on_nonfinite", ("stop", "skip", "restore"))
+        check_count(self.epochs, "epochs", 0)
+        check_count(self.batch_size, "batch_size")
+        check_count(self.seed, "seed", 0)
+        choice(self.entropy_per, "entropy_per", ("batch", "trajectory"))
+        for name in ("learning_rate", "weights_learning_rate", "clip_norm"):
+            value = getattr(self, name)
+            check(0 < value < math.inf, f"{name} > 0 and finite", value)
 
 
 @dataclass
@@ -59,15 +70,21 @@ class History:
     entropy_weight: list[float] = field(default_factory=list)
     growth_epochs: list[int] = field(default_factory=list)  # epochs after which a component was born
     removal_epochs: list[int] = field(default_factory=list)  # epochs after which one was removed
+    skipped_steps: list[int] = field(default_factory=list)  # steps at which a batch was given up
+    restored_steps: list[int] = field(default_factory=list)  # steps at which parameters were taken back
     seconds: float = 0.0
 
     def to_dict(self) -> dict:
+        """Plain numbers, for JSON."""
         return asdict(self)
 
 
 def resolve_device(device: str) -> torch.device:
     """``auto`` is CUDA where there is one."""
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    try:
+        return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    except RuntimeError as error:
+        raise InputError(f"Expected a device like auto, cpu or cuda:0 but got {device!r}.") from error
 
 
 def set_seed(seed: int) -> None:
@@ -85,6 +102,7 @@ class Trainer:
     :param guide: any of :mod:`pyro_options.guides`
     :param growth: watches and grows both; ``None`` keeps K
     :param held_out: judges growth instead of the training data
+    :param checkpoint: where to save, and whether to go on from there; a path saves every minute
     """
 
     def __init__(
@@ -95,12 +113,14 @@ class Trainer:
         config: TrainConfig = TrainConfig(),
         growth: GrowthMessenger | None = None,
         held_out: Trajectories | None = None,
+        checkpoint: Checkpoint | str | os.PathLike | None = None,
     ):
         set_seed(config.seed)
         self.device = resolve_device(config.device)
         self.model, self.guide, self.config, self.growth = model.to(self.device), guide.to(self.device), config, growth
-        self.data = data.to(self.device)
-        self.held_out = None if held_out is None else held_out.to(self.device)
+        dtype = next(model.parameters()).dtype  # numbers of another precision become the model's
+        self.data = data.to(self.device, dtype)
+        self.held_out = None if held_out is None else held_out.to(self.device, dtype)
         self.batches = torch.Generator().manual_seed(config.seed)
         self.optimizer = torch.optim.Adam(
             [
@@ -113,10 +133,19 @@ class Trainer:
         self.temper = TemperMessenger()
         self.entropy = EntropyMessenger(0.0, config.entropy_per)
         self.history = History()
-        self.epoch = self.num_steps = 0
+        self.epoch = self.num_steps = self.batch = 0  # batch counts within the epoch
+        self.settled = False  # whether training is over
+        self.order = self.batches.get_state()  # of the data in this epoch
+        self.total = (0.0, 0)  # ELBO and number of the episodes that this epoch has seen
         self._validated = 0  # the number of options that Pyro's checks have passed with
+        self._pause = Pause()
+        self.health = Health(self)
+        if isinstance(checkpoint, str | os.PathLike):
+            checkpoint = Checkpoint(checkpoint)
+        self.saver = None if checkpoint is None else Saver(self, checkpoint)
 
     def parameters(self) -> list[torch.nn.Parameter]:
+        """Every parameter of the model and the guide."""
         return [*self.model.parameters(), *self.guide.parameters()]
 
     def _is_weight(self, parameter: torch.nn.Parameter) -> bool:
@@ -128,24 +157,39 @@ class Trainer:
         return self.entropy(collapse(self.model, self.guide.collapses)), self.temper(self.guide)
 
     def step(self, batch: Trajectories) -> float:
-        """One SVI step. Returns the ELBO in nats per episode, without the entropy bonus."""
-        model, guide = self.objective
+        """One SVI step. Returns the ELBO in nats per episode, without the entropy bonus; NaN for a step given up."""
+        random_before = torch.get_rng_state()
         self.optimizer.zero_grad(set_to_none=True)
+        try:
+            loss = self._loss_and_grads(batch)
+        except (ValueError, UserWarning) as error:  # Pyro's checks, which see bad numbers before they reach the loss
+            problem = diagnosis(self, "A check of Pyro's failed", batch, random_before)
+            if not problem.where:
+                raise
+            return self.health.give_up(problem, random_before, error)
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if not math.isfinite(loss + float(norm)):
+            what = f"The loss became {loss:.4g} and the norm of its gradient {norm:.4g}"
+            return self.health.give_up(diagnosis(self, what, batch, random_before), random_before)
+        self._validated = self.model.num_options
+        torch.nn.utils.clip_grads_with_norm_(self.parameters(), self.config.clip_norm, norm)
+        self.optimizer.step()
+        self.num_steps += 1
+        return -loss - self.entropy.bonus
+
+    def _loss_and_grads(self, batch: Trajectories) -> float:
+        model, guide = self.objective
+        batch = batch.unpack()  # once for all that read the states
         # Pyro checks every shape and constraint once for each K; at every step that would cost a tenth of the time.
         validate = self._validated != self.model.num_options
         with (
             pyro.validation_enabled(validate),
             pyro.get_param_store().scope(),
             poutine.scale(scale=1 / batch.population),
+            shared_product(batch.states, self.model, self.guide),
         ):
-            loss = self.elbo.loss_and_grads(model, guide, batch)
-        if not math.isfinite(loss):
-            raise FloatingPointError(f"The loss became {loss} in epoch {self.epoch}. Lower the learning rate.")
-        self._validated = self.model.num_options
-        torch.nn.utils.clip_grad_norm_(self.parameters(), self.config.clip_norm)
-        self.optimizer.step()
-        self.num_steps += 1
-        return -loss - self.entropy.bonus
+            return self.elbo.loss_and_grads(model, guide, batch)
 
     def observe_and_grow(self, births: bool = True) -> GrowthEvent:
         """Shows the growth handler the whole data set, and lets it decide."""
@@ -168,6 +212,7 @@ class Trainer:
                 births,
                 batch_size=self.data.rows_together(),
             )
+        self.health.check_parameters("Growth failed")
         if event.num_born:
             self.history.growth_epochs.append(self.epoch)
         if event.num_removed:
@@ -178,38 +223,66 @@ class Trainer:
         """Removes what has turned out to be of no use. Nothing is born any more."""
         while self.growth is not None and self.growth.removals and self.observe_and_grow(births=False).num_removed:
             pass
+        self.settled = True
 
     def run(self, epochs: int | None = None) -> History:
         """Trains to the end of the config's epochs and settles, or for so many more epochs.
 
-        What would be born too late to be trained for as long as growth waits between checks is not born.
+        What would be born too late to be trained for as long as growth waits between checks is not born. With a
+        checkpoint, Ctrl-C saves before it raises :class:`~pyro_options.errors.Interrupted`.
         """
-        start = time.perf_counter()
-        to_the_end = epochs is None
         count = max(0, self.config.epochs - self.epoch) if epochs is None else epochs
-        bar = tqdm(range(count), disable=not self.config.progress, unit="epoch", dynamic_ncols=True)
-        for _ in bar:
-            self.train_epoch()
-            bar.set_postfix(elbo=f"{self.history.elbo[-1]:.3f}", K=self.model.num_options)
-            if self.growth is not None and self.growth.due(self.num_steps):
-                ahead = (self.config.epochs - self.epoch) * math.ceil(len(self.data) / self.config.batch_size)
-                self.observe_and_grow(births=not to_the_end or ahead >= self.growth.settle * self.growth.every)
-        if to_the_end and count:
-            self.settle()
-        self.history.seconds += time.perf_counter() - start
+        with postponing_interrupts() if self.saver is not None else nullcontext(Pause()) as self._pause:
+            start, before = time.perf_counter(), self.history.seconds
+            bar = tqdm(range(count), disable=not self.config.progress, unit="epoch", dynamic_ncols=True)
+            for _ in bar:
+                self.train_epoch()
+                bar.set_postfix(elbo=f"{self.history.elbo[-1]:.3f}", K=self.model.num_options)
+                if self.growth is not None and self.growth.due(self.num_steps):
+                    self.observe_and_grow(births=epochs is not None or self._enough_time())
+                self.history.seconds = before + time.perf_counter() - start
+                self._save()
+            if epochs is None and self.epoch and not self.settled:
+                self.settle()
+            self.history.seconds = before + time.perf_counter() - start
+            self._save(at_once=True)
         return self.history
 
+    def _enough_time(self) -> bool:
+        """Whether what is born now can still be trained."""
+        assert self.growth is not None
+        ahead = (self.config.epochs - self.epoch) * math.ceil(len(self.data) / self.config.batch_size)
+        return ahead >= self.growth.settle * self.growth.every
+
+    def _save(self, at_once: bool = False) -> None:
+        """Saves a sound state if it is time, and stops if somebody wants to."""
+        if self.saver is not None and (at_once or self._pause.requested or self.saver.due):
+            self.health.check_parameters("An update failed")
+            self.saver.save()
+            if self._pause.requested:
+                self.saver.interrupt()
+
     def train_epoch(self) -> None:
-        """One pass over the data."""
+        """One pass over the data, or what was left of it when it was saved."""
         self.temper.temperature = self.config.temperature(self.epoch)
         self.entropy.weight = self.config.entropy_weight(self.epoch)
-        total = 0.0
-        for batch in self.data.minibatches(self.config.batch_size, self.batches):
-            total += self.step(batch) * len(batch)
-        self.epoch += 1
-        self.record(total / len(self.data))
+        self.health.remember()
+        self.batches.set_state(self.order)
+        self.settled = False
+        batches = self.data.minibatches(self.config.batch_size, self.batches)
+        for batch in itertools.islice(batches, self.batch, None):
+            elbo = self.step(batch)
+            if not math.isnan(elbo):
+                self.total = self.total[0] + elbo * len(batch), self.total[1] + len(batch)
+            self.batch += 1
+            if self.batch * self.config.batch_size < len(self.data):  # the end of an epoch is saved after growth
+                self._save()
+        self.health.check_epoch()
+        self.record(self.total[0] / self.total[1])
+        self.epoch, self.batch, self.total, self.order = self.epoch + 1, 0, (0.0, 0), self.batches.get_state()
 
     def record(self, elbo: float) -> None:
+        """Adds an epoch to the history."""
         self.history.elbo.append(elbo)
         self.history.num_options.append(self.model.num_options)
         self.history.temperature.append(self.temper.temperature)

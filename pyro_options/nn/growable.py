@@ -22,6 +22,7 @@ class Growable:
 
     @property
     def num_components(self) -> int:
+        """K."""
         name, axis = next(iter(self.component_axes.items()))
         return getattr(self, name).shape[axis]
 

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from pyro_options.errors import check_count
+
 
 def mlp(in_features: int, hidden: Sequence[int]) -> tuple[nn.Module, int]:
     """Linear layers with ReLU behind each, and the width of what comes out; no layer at all for ``hidden=()``."""
     layers: list[nn.Module] = []
     for width in hidden:
+        check_count(width, "every width in hidden")
         layers += [nn.Linear(in_features, width), nn.ReLU()]
         in_features = width
     return nn.Sequential(*layers), in_features

@@ -2,6 +2,7 @@
 
 from .aggregate import Band, bootstrap_interval, curve_band, interquartile_mean
 from .callbacks import CurveCallback, DurationCallback
+from .parts import PartwiseLearning
 from .ppo import SMDPPPO
 from .replay import SMDPReplayBuffer
 from .rollout import SMDPDictRolloutBuffer, SMDPRolloutBuffer
@@ -11,6 +12,7 @@ __all__ = [
     "Band",
     "CurveCallback",
     "DurationCallback",
+    "PartwiseLearning",
     "SMDPDictRolloutBuffer",
     "SMDPReplayBuffer",
     "SMDPRolloutBuffer",

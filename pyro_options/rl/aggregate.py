@@ -12,7 +12,11 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 
 def interquartile_mean(scores: ArrayLike) -> np.ndarray:
-    """Mean without the lowest and the highest quarter (rounded down) of the last axis; less noisy than a median."""
+    """Mean without the lowest and the highest quarter (rounded down) of the last axis; less noisy than a median.
+
+    >>> float(interquartile_mean([0, 4, 5, 100]))
+    4.5
+    """
     ordered = np.sort(np.asarray(scores, dtype=float), -1)
     check(ordered.shape[-1] >= 1, "at least one score", "none")
     cut = ordered.shape[-1] // 4
@@ -59,6 +63,9 @@ def curve_band(xs: Sequence[ArrayLike], ys: Sequence[ArrayLike], num_points: int
     """
     check(len(xs) == len(ys) >= 1, "as many axes as curves", (len(xs), len(ys)))
     axes, curves = [np.asarray(x, float) for x in xs], [np.asarray(y, float) for y in ys]
+    for x, y in zip(axes, curves):
+        fits = x.ndim == 1 and x.shape == y.shape and len(x) >= 1 and bool((np.diff(x) >= 0).all())
+        check(fits, "an increasing axis and as many values for each curve", f"shapes {x.shape} and {y.shape}")
     start, stop = max(x[0] for x in axes), min(x[-1] for x in axes)
     check(start <= stop, "runs that overlap", f"{start:g} to {stop:g}")
     grid = np.linspace(start, stop, num_points)

@@ -1,47 +1,33 @@
 """Skills in a safetensors file: tensors, and a header that says how to put them together. No pickle anywhere."""
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-import safetensors.torch
-import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from pyro_options.data.archive import replacing
-from pyro_options.errors import check, choice
+from pyro_options.errors import InputError, check, choice
 from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination, VaryingInputs
+from pyro_options.storage import Format, reading
 
+from .poisson_segments import PoissonSegments
 from .reflex import layers_of
 from .summary import Summary
 
 if TYPE_CHECKING:
     from .skills import Skills
 
-FORMAT, VERSION = "pyro_options.Skills", 1
+FORMAT = Format("pyro_options.Skills", 1, "Skills.save")
 _SUMMARY = tuple(field.name for field in fields(Summary))
 _LAYERS = {"varying": VaryingInputs, "linear": nn.Linear, "relu": nn.ReLU}
-
-
-def _checksum(config: str, tensors: Mapping[str, Tensor]) -> str:
-    """Of every name, shape and byte: safetensors itself does not notice a changed number."""
-    digest = hashlib.sha256(config.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _network(module: nn.Module, name: str) -> tuple[list[str], dict[str, Tensor]]:
     """Names of the layers of a state network, and their tensors."""
     layers = layers_of(module.network)
     if layers is None:
-        raise ValueError(
+        raise InputError(
             f"Expected a state network of known layers to save but got {module.network}. Build it with hidden=…, or "
             "save its state_dict yourself."
         )
@@ -60,43 +46,26 @@ def write(path: str | os.PathLike, skills: "Skills") -> None:
         tensors["policy.log_scale"] = skills.policy.log_scale()
     if skills.summary is not None:
         tensors |= {f"summary.{name}": value for name, value in skills.summary.tensors().items()}
-    config = json.dumps(
-        {
-            "networks": networks,
-            "discrete": skills.discrete,
-            "state_dim": skills.state_dim,
-            "packed": skills.packed,
-            "max_duration": skills.max_duration,
-            "min_log_scale": None if skills.discrete else skills.policy.min_log_scale,
-            "initial_logit": skills.termination.initial_logit,
-            "action_names": skills.action_names,
-            "metadata": skills.metadata,
-        }
-    )
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    header = {"format": FORMAT, "version": str(VERSION), "config": config, "checksum": _checksum(config, tensors)}
-    content = safetensors.torch.save(tensors, header)
-    with replacing(path) as file:
-        file.write(content)
+    config = {
+        "networks": networks,
+        "discrete": skills.discrete,
+        "state_dim": skills.state_dim,
+        "packed": skills.packed,
+        "max_duration": skills.max_duration,
+        "segments": None if skills.segments is None else asdict(skills.segments),
+        "min_log_scale": None if skills.discrete else skills.policy.min_log_scale,
+        "initial_logit": skills.termination.initial_logit,
+        "action_names": skills.action_names,
+        "metadata": skills.metadata,
+    }
+    FORMAT.write(path, config, tensors)
 
 
 def read(path: str | os.PathLike) -> dict[str, Any]:
     """The arguments of :class:`Skills` from a file."""
-    name = os.fspath(path)
-    try:
-        with safe_open(name, framework="pt") as file:
-            header = file.metadata() or {}
-            check(header.get("format") == FORMAT, f"the format {FORMAT!r}", repr(header.get("format")))
-            check(header.get("version") == str(VERSION), f"version {VERSION} of it", repr(header.get("version")))
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        config = header.get("config", "")
-        intact = header.get("checksum") == _checksum(config, tensors)
-        check(intact, "the numbers that were written", "others", "The file is damaged: copy or write it again.")
-        return _arguments(json.loads(config), tensors)
-    except (SafetensorError, KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
-        text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        fix = "" if text.startswith("Expected") else ". Expected a file that Skills.save wrote; write it again."
-        raise ValueError(f"{name}: {text}{fix}") from error
+    config, tensors = FORMAT.read(path)
+    with reading(path, FORMAT.writer):
+        return _arguments(config, tensors)
 
 
 def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -129,6 +98,7 @@ def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[st
         "log_weights": log_weights,
         "packed": bool(config["packed"]),
         "max_duration": config["max_duration"],
+        "segments": None if config.get("segments") is None else PoissonSegments(**config["segments"]),
         "summary": summary,
         "action_names": config["action_names"],
         "metadata": config["metadata"],

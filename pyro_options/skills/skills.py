@@ -1,6 +1,7 @@
 """Skills: options that can be run, asked about data, and kept."""
 
 import copy
+import math
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -12,12 +13,13 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from pyro_options.data import Trajectories
-from pyro_options.distributions import OptionPath
-from pyro_options.errors import check, choice
+from pyro_options.distributions import OptionPath, SegmentPath
+from pyro_options.errors import InputError, check, choice
 from pyro_options.growth.resize import resize
 from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination
 
 from . import file
+from .poisson_segments import PoissonSegments
 from .reflex import Reflex
 from .segments import Segmentation
 from .summary import Summary, option_names, summarize, table
@@ -30,14 +32,15 @@ def _frozen(module: nn.Module) -> nn.Module:
 class Skills:
     """K options: what each does, when it stops, and how often it is chosen.
 
-    It copies what it is given and never changes; :meth:`only`, :meth:`used` and :meth:`to` give new ones. A method with
-    another idea of a segment subclasses it and overrides :meth:`segment`.
+    It copies what it is given and never changes; :meth:`only`, :meth:`used` and :meth:`to` give new ones.
 
     :param policy: π, one of :mod:`pyro_options.nn`
     :param termination: ψ
     :param log_weights: log η, ``(K,)``; may leave mass to options not yet born
     :param packed: whether observations are bytes that stand for eight bits each, see
         :class:`~pyro_options.data.Trajectories`; the bits themselves are taken as well
+    :param segments: how skills follow each other if not by terminations (CompILE's); :meth:`segment` and
+        :meth:`log_likelihood` then sum over segments, and ψ is for running skills alone
     :param max_duration: steps after which an option must end, ``None`` for no limit
     :param summary: statistics on the demonstrations that they come from
     :param action_names: to show instead of numbers
@@ -54,6 +57,7 @@ class Skills:
         summary: Summary | None = None,
         action_names: Sequence[str] | None = None,
         metadata: dict[str, Any] | None = None,
+        segments: PoissonSegments | None = None,
     ):
         check(isinstance(policy, CategoricalPolicy | GaussianPolicy), "a policy of pyro_options.nn", type(policy))
         check(isinstance(termination, Termination), "a termination of pyro_options.nn", type(termination))
@@ -68,7 +72,7 @@ class Skills:
         self.policy, self.termination = _frozen(policy), _frozen(termination)
         self.log_weights = log_weights.detach().clone().to(policy.heads.weight)
         check(bool(self.log_weights.isfinite().all()), "finite log weights", self.log_weights.tolist())
-        self.packed, self.max_duration, self.summary = packed, max_duration, summary
+        self.packed, self.max_duration, self.summary, self.segments = packed, max_duration, summary, segments
         check(
             action_names is None or (self.discrete and len(action_names) == self.num_actions),
             "one name for each discrete action",
@@ -81,6 +85,7 @@ class Skills:
 
     @property
     def device(self) -> torch.device:
+        """Where :meth:`segment` and :meth:`log_likelihood` run."""
         return self.log_weights.device
 
     @cached_property
@@ -101,17 +106,17 @@ class Skills:
         states = np.asarray(observation)
         if self.packed and states.dtype == np.uint8 and states.shape[-1:] == (self.state_dim // 8,):
             states = np.unpackbits(states, axis=-1)
-        if states.ndim not in (1, 2) or states.shape[-1] != self.state_dim:
+        if states.ndim not in (1, 2) or states.shape[-1] != self.state_dim or states.dtype.kind not in "biuf":
             size = f"({self.state_dim},) or (n, {self.state_dim})"
             bytes_ = f", or {self.state_dim // 8} packed bytes of type uint8" if self.packed else ""
-            raise ValueError(f"Expected observations of shape {size}{bytes_} but got {states.dtype} {states.shape}.")
+            raise InputError(f"Expected observations of shape {size}{bytes_} but got {states.dtype} {states.shape}.")
         return states
 
     def _option(self, option: int | ArrayLike, states: np.ndarray) -> Any:
         if isinstance(option, int | np.integer):
             if 0 <= option < self.num_options:
                 return option
-            raise ValueError(f"Expected an option in [0, {self.num_options - 1}] but got {option}.")
+            raise InputError(f"Expected an option in [0, {self.num_options - 1}] but got {option}.")
         options = np.asarray(option)
         valid = options.shape == states.shape[:-1] and options.dtype.kind in "iu"
         check(valid, f"one option for each of {states.shape[:-1]} observations", f"{options.dtype} {options.shape}")
@@ -121,7 +126,10 @@ class Skills:
 
     def _ask(self, reflex: Reflex, observation: ArrayLike, option: int | ArrayLike) -> np.ndarray:
         states = self._states(observation)
-        return reflex(states, self._option(option, states))
+        outputs = reflex(states, self._option(option, states))
+        if not math.isfinite(outputs.sum()):  # of few numbers, and none of them is finite when an observation is not
+            raise InputError("Expected finite observations but got NaN, infinity or numbers that overflow.")
+        return outputs
 
     def predict(
         self,
@@ -177,7 +185,7 @@ class Skills:
 
     def _check_fits(self, data: Trajectories) -> None:
         if data.actions is None:
-            raise ValueError("Expected demonstrations with actions but got none.")
+            raise InputError("Expected demonstrations with actions but got none.")
         check(data.state_dim == self.state_dim, f"states of {self.state_dim} numbers", data.state_dim)
         kind = "discrete" if self.discrete else "continuous"
         check(data.discrete == self.discrete, f"{kind} actions", "discrete" if data.discrete else "continuous")
@@ -185,14 +193,21 @@ class Skills:
         fits = highest <= self.action_dim if self.discrete else highest == self.action_dim
         check(fits, f"{self.action_dim} {'actions' if self.discrete else 'action dimensions'}", highest)
 
-    def _batches(self, data: Trajectories, size: int) -> Iterator[tuple[Trajectories, OptionPath, Tensor]]:
+    def _path(self, batch: Trajectories) -> OptionPath | SegmentPath:
+        """The prior over options in these episodes."""
+        if self.segments is not None:
+            return self.segments.path(self.log_weights, batch.mask)
+        return OptionPath(self.log_weights, self.termination(batch.states), batch.mask)
+
+    def _batches(
+        self, data: Trajectories, size: int
+    ) -> Iterator[tuple[Trajectories, OptionPath | SegmentPath, Tensor]]:
         """Minibatches with the prior over their paths and log π_k(a_t | s_t), ``(N, T, K)``."""
         self._check_fits(data)
         for batch in data.minibatches(min(size, data.rows_together()), device=self.device):
             if batch.states.dtype != self.log_weights.dtype:
                 batch = batch.to(dtype=self.log_weights.dtype)
-            path = OptionPath(self.log_weights, self.termination(batch.states), batch.mask)
-            yield batch, path, self.policy(batch.states, mask=batch.mask).component_log_prob(batch.actions)
+            yield batch, self._path(batch), self.policy(batch.states, mask=batch.mask).component_log_prob(batch.actions)
 
     @torch.no_grad()
     def log_likelihood(self, trajectories: Trajectories, batch_size: int = 256) -> float:
@@ -230,10 +245,10 @@ class Skills:
         segmentation = self.segment(trajectories) if segmentation is None else segmentation
         before = torch.cat([segmentation.options[:, :1], segmentation.options[:, :-1]], 1)
         rates, start = [], 0
-        for batch, path, _ in self._batches(trajectories, 256):
+        for batch, _, _ in self._batches(trajectories, 256):
             option = before[start : start + len(batch)]
             start += len(batch)
-            logits = path.termination_logits.cpu().gather(-1, option.unsqueeze(-1)).squeeze(-1)
+            logits = self.termination(batch.states).cpu().gather(-1, option.unsqueeze(-1)).squeeze(-1)
             rates.append(torch.sigmoid(logits).float())
         actions = trajectories.encoded_actions().float().cpu()
         if self.discrete and actions.shape[-1] < self.action_dim:
@@ -247,7 +262,7 @@ class Skills:
         """
         summary = self.summary if trajectories is None else self.summarize(trajectories)
         if summary is None:
-            raise ValueError("Expected demonstrations to describe the options on but got none. Pass trajectories.")
+            raise InputError("Expected demonstrations to describe the options on but got none. Pass trajectories.")
         return table(summary, self.log_weights.cpu(), self.discrete, self.action_names)
 
     @property
@@ -264,7 +279,7 @@ class Skills:
 
     def _used(self, min_share: float) -> list[int]:
         if self.summary is None:
-            raise ValueError("Expected skills that know their usage but got no summary. Pass one to Skills.")
+            raise InputError("Expected skills that know their usage but got no summary. Pass one to Skills.")
         order = self.summary.usage.argsort(descending=True, stable=True).tolist()
         return [k for k in order if self.summary.usage[k] >= min_share]
 

@@ -1,0 +1,147 @@
+"""PPO in parts, with a checkpoint after each: stop it anywhere, go on to the same numbers. No pickle."""
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.vec_env import VecEnv
+from torch import Tensor
+
+from pyro_options.errors import FileError, Interrupted, check
+from pyro_options.infer.checkpoint import plain
+from pyro_options.infer.interrupt import postponing_interrupts
+from pyro_options.infer.state import (
+    fill,
+    load_optimizer,
+    module_state,
+    optimizer_state,
+    parts,
+    plan_modules,
+    prefixed,
+)
+from pyro_options.storage import Format, previous_of, reading, sweep
+
+from .callbacks import CurveCallback
+from .ppo import SMDPPPO
+
+logger = logging.getLogger(__name__)
+
+FORMAT = Format("pyro_options.PPO", 1, "PartwiseLearning")
+_COUNTS = ("num_timesteps", "num_primitive_steps", "num_frames", "_n_updates", "_episode_num")
+
+
+def capture(learner: SMDPPPO) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """All that a learner is between two parts."""
+    modules = {"policy": learner.policy}
+    optimizer = learner.policy.optimizer
+    config: dict[str, Any] = {name: int(getattr(learner, name)) for name in _COUNTS}
+    config["rates"] = [group["lr"] for group in optimizer.param_groups]
+    config["episodes"] = [{k: float(v) for k, v in one.items()} for one in learner.ep_info_buffer or ()]
+    config["successes"] = [float(one) for one in learner.ep_success_buffer or ()]
+    return config, prefixed(state=module_state(modules), optimizer=optimizer_state(optimizer, modules))
+
+
+def restore(learner: SMDPPPO, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Makes a new learner what :func:`capture` saw."""
+    modules = {"policy": learner.policy}
+    fill(plan_modules(modules, parts(tensors, "state")))
+    load_optimizer(learner.policy.optimizer, modules, parts(tensors, "optimizer"), config["rates"])
+    for name in _COUNTS:
+        setattr(learner, name, config[name])
+    size = learner._stats_window_size
+    learner.ep_info_buffer = deque(config["episodes"], maxlen=size)
+    learner.ep_success_buffer = deque(config["successes"], maxlen=size)
+
+
+@dataclass(frozen=True)
+class PartwiseLearning:
+    """Learns in parts of ``every`` decisions, each with new environments and random numbers of its own.
+
+    An environment cannot be saved in the middle of an episode. So every part starts with a reset and a seed that only
+    depends on ``seed`` and on the decisions so far, whether the run was stopped before it or not: a run that was killed
+    and resumed ends with the same bytes as one that was not. The episodes under way at the end of a part are cut.
+
+    :param path: file of the last checkpoint; the one before it is kept beside it, as ``….previous``
+    :param make_envs: new environments, the same each time
+    :param make_learner: a new :class:`SMDPPPO` for given environments, with constant learning and clip rates
+    :param make_callback: given the learning curve so far, what records it; it may stop the learning
+    :param every: decisions in a part, at least
+    :param resume: go on from ``path`` if there is something; otherwise it is overwritten
+    :param about: what must be the same to go on, in plain numbers and texts
+    """
+
+    path: str | os.PathLike
+    make_envs: Callable[[], VecEnv]
+    make_learner: Callable[[VecEnv], SMDPPPO]
+    make_callback: Callable[[list[dict[str, float]]], CurveCallback] = CurveCallback
+    every: int = 50_000
+    seed: int = 0
+    resume: bool = True
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check(self.every >= 1, "every >= 1", self.every)
+        parent = Path(self.path).parent
+        check(parent.is_dir(), "a folder to save checkpoints in", repr(str(parent)), "Make it first.")
+
+    def run(self, total_steps: int) -> tuple[SMDPPPO, list[dict[str, float]]]:
+        """Learns until ``total_steps`` decisions, or until the callback has had enough.
+
+        :returns: the learner and its learning curve
+        """
+        envs = self.make_envs()
+        learner, rows, stopped = self._start(self.make_learner(envs))
+        with postponing_interrupts() as pause:
+            while learner.num_timesteps < total_steps and not stopped:
+                if envs is None:
+                    envs = self.make_envs()
+                rows, stopped = self._part(learner, envs, rows, total_steps)
+                envs.close()
+                envs = None
+                self._save(learner, rows, stopped)
+                if pause.requested:
+                    raise Interrupted(
+                        f"Stopped after {learner.num_timesteps} of {total_steps} decisions. Everything is in "
+                        f"{self.path}: do the same again with resume=True (--resume) to go on."
+                    )
+        if envs is not None:
+            envs.close()
+        return learner, rows
+
+    def _part(self, learner: SMDPPPO, envs: VecEnv, rows: list, total_steps: int) -> tuple[list, bool]:
+        """One part; returns the curve, and whether the callback stopped it."""
+        learner.set_env(envs, force_reset=True)
+        sequence = np.random.SeedSequence([self.seed, learner.num_timesteps])
+        learner.set_random_seed(int(sequence.generate_state(1)[0] >> 1))
+        goal = min(learner.num_timesteps + self.every, total_steps)
+        callback = self.make_callback(rows)
+        learner.learn(goal - learner.num_timesteps, callback, log_interval=None, reset_num_timesteps=False)
+        return callback.rows, learner.num_timesteps < goal
+
+    def _start(self, learner: SMDPPPO) -> tuple[SMDPPPO, list[dict[str, float]], bool]:
+        """A learner as it was saved, if it was."""
+        sweep(self.path)
+        found = FORMAT.read_last_good(self.path) if self.resume else None
+        if found is None:
+            return learner, [], False
+        config, tensors = found
+        with reading(self.path, FORMAT.writer):
+            now = plain(self.about) | {"seed": self.seed, "every": self.every}
+            fix = "Resume with the settings it was started with, or save to another file."
+            for name in now.keys() | config["about"].keys():
+                then = config["about"].get(name)
+                check(now.get(name) == then, f"{name} = {then!r}", repr(now.get(name)), fix, FileError)
+            restore(learner, config["learner"], tensors)
+        logger.info("going on from decision %d", learner.num_timesteps)
+        return learner, config["rows"], config["stopped"]
+
+    def _save(self, learner: SMDPPPO, rows: list[dict[str, float]], stopped: bool) -> None:
+        config, tensors = capture(learner)
+        about = plain(self.about) | {"seed": self.seed, "every": self.every}
+        saved = {"about": about, "learner": config, "rows": rows, "stopped": stopped}
+        FORMAT.write(self.path, saved, tensors, previous_of(self.path))
