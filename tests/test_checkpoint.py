@@ -15,11 +15,15 @@ from helpers import make_episodes, make_model
 from pyro_options import discover
 from pyro_options.data import Trajectories
 from pyro_options.errors import FileError, InputError, Interrupted
-from pyro_options.guides import Exact, weights_guide
+from pyro_options.growth import UsageRule
+from pyro_options.guides import Exact, GrowableGEM, weights_guide
+from pyro_options.handlers import GrowthMessenger
 from pyro_options.infer import Checkpoint, Constant, TrainConfig, Trainer, postponing_interrupts, set_seed
 from pyro_options.infer.checkpoint import FORMAT, plain
 from pyro_options.infer.state import random_state, set_random_state
 from pyro_options.methods import METHODS, build
+from pyro_options.models import StateOptionHMM
+from pyro_options.nn import CategoricalPolicy, Termination
 from pyro_options.storage import Format, previous_of
 
 DATA = make_episodes(24)
@@ -324,3 +328,20 @@ def test_continuous_actions_and_models_put_together_by_hand(tmp_path):
     expected = finished(by_hand())
     run_until(by_hand(Checkpoint(path.with_name("other"), every_steps=1)), 2)
     assert finished(by_hand(Checkpoint(path.with_name("other"), resume=True))) == expected
+
+
+def test_options_that_depend_on_the_state_resume(tmp_path):
+    def trainer(checkpoint=None):
+        set_seed(2)
+        model = StateOptionHMM(CategoricalPolicy(3, 2, 4), Termination(3, 2), 3)
+        config = TrainConfig(epochs=2, batch_size=8, progress=False, device="cpu")
+        guide = Exact(GrowableGEM(2))
+        growth = GrowthMessenger([model, guide], UsageRule(0.1), every=2)
+        return Trainer(model, guide, DATA, config, growth, checkpoint=checkpoint)
+
+    path = tmp_path / "run.safetensors"
+    expected = finished(trainer())
+    run_until(trainer(Checkpoint(path, every_steps=1)), 4)
+    resumed = trainer(Checkpoint(path, resume=True))
+    assert resumed.num_steps == 4 and resumed.model.num_options > 2
+    assert finished(resumed) == expected

@@ -71,6 +71,7 @@ def test_toy_message(guide, tmp_path):
     assert results["guide"] == guide and results["epochs"] == 2
     assert results["num_options"] == 1 + len(results["growth_epochs"])
     assert (tmp_path / "toy_message.png").stat().st_size > 10_000
+    assert "<title>2 messages" in (tmp_path / "report.html").read_text()
     assert json.loads((tmp_path / "config.json").read_text())["guide"] == guide
     assert "success" in done.stdout
 
@@ -195,6 +196,8 @@ def test_atari_discover_with_the_scripted_expert(tmp_path):
     assert results["gain_over_behaviour_cloning"] == pytest.approx(gain)
     assert len(results["usage"]) == len(results["termination_rate"]) == results["num_options"]
     assert (tmp_path / "atari_discover.png").stat().st_size > 10_000
+    assert (tmp_path / "option_cards.png").stat().st_size > 10_000
+    assert (tmp_path / "report.html").read_text().count("data:image/png") >= 20  # held-out episodes, replayed
     with Image.open(tmp_path / "options_0.gif") as animation:
         assert animation.n_frames == 10
     assert Skills.load(tmp_path / "skills.safetensors").action_names == ("NOOP", "FIRE", "RIGHT", "LEFT")

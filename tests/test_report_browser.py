@@ -145,6 +145,8 @@ def test_the_filter_keeps_what_has_the_option(page):
     assert [row.is_displayed() for row in page.find_elements(By.CSS_SELECTOR, ".trajectory")] == [True, False, True]
     assert chip.get_attribute("aria-pressed") == "true"
     assert page.find_element(By.CSS_SELECTOR, "[role=status]").text == "2 of 3 trajectories"
+    cards = page.find_elements(By.CSS_SELECTOR, ".card")
+    assert [card.get_attribute("aria-label") for card in cards if card.is_displayed()] == ["option 0: up"]
     dim = trajectory(page, 2).find_elements(By.CSS_SELECTOR, ".strip rect.dim")
     assert [piece.get_attribute("data-option") for piece in dim] == ["2"]
     trajectory(page, 2).find_element(By.CSS_SELECTOR, "[aria-label^='Next']").click()

@@ -25,7 +25,6 @@ def growth_timeline(
     *,
     events: Iterable[GrowthEvent] = (),
     updates_per_epoch: float = 1,
-    noun: str = "options",
 ) -> None:
     """K over training, with marks where components were born, refused, pruned and merged.
 
@@ -50,7 +49,7 @@ def growth_timeline(
         if points[kind]:
             edge = {} if kind == "refusal" else {"edgecolor": "white"}
             ax.scatter(*zip(*points[kind]), label=label, s=34, linewidth=0.8 if edge else 1.4, zorder=3, **look, **edge)
-    ax.set(xlabel="epoch", ylabel=f"number of {noun} K", title="Growth", ylim=(0, max(sizes) + 1))
+    ax.set(xlabel="epoch", ylabel="options K", title="Growth", ylim=(0, max(*sizes, target or 0) + 1))
     ax.set_xlim(0, len(num_options) * 1.02)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     if ax.get_legend_handles_labels()[0]:

@@ -32,7 +32,7 @@ const scale = (low, high) => el("div", { class: "scale", "aria-hidden": "true" }
 
 function lengthPart(card) {
   if (!card.lengths) return el("p", {}, `A segment lasts ${number(card.meanLength)} steps on average.`);
-  const [low, median, high] = card.lengthQuartiles.map(number);
+  const [low, median, high] = card.lengthQuartiles.map((length) => String(Math.round(length)));
   const text = low === high ? `Lasts ${median} steps` : `Lasts ${median} steps (half of all ${low} to ${high})`;
   return el("div", {}, el("h4", {}, text), histogram([{ shares: card.lengths.shares }], `Histogram of lengths. ${text}`), scale(...span(card.lengths)));
 }
@@ -93,7 +93,7 @@ function choose(option) {
   else if (!filter.delete(option)) filter.add(option);
   everything.setAttribute("aria-pressed", String(filter.size === 0));
   for (const [k, chip] of chips) chip.setAttribute("aria-pressed", String(filter.has(k)));
-  for (const [k, card] of cards) card.classList.toggle("dim", filter.size > 0 && !filter.has(k));
+  for (const [k, card] of cards) card.hidden = filter.size > 0 && !filter.has(k);
   const left = views.filter((view) => view.applyFilter()).length;
   status.textContent = filter.size ? `${left} of ${plural(views.length, "trajectory").replace(/trajectorys$/, "trajectories")}` : "";
 }
