@@ -11,7 +11,16 @@ author = "The pyro_options authors"
 project_copyright = author
 version = release = installed("pyro-options")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "api", "gallery", "mathml", "tables"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "api",
+    "gallery",
+    "mathml",
+    "studies",
+    "tables",
+]
 exclude_patterns = ["_build", "_generated/*.md"]
 templates_path: list[str] = []
 
