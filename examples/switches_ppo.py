@@ -9,8 +9,8 @@ order that it has to find out, once with the plain actions and once with the ski
 
 It prints a table and writes ``results.json``, ``config.json``, ``switches_ppo.png`` and, with skills, ``skills.gif`` to
 ``--out``. Runs that are in ``results.json`` with the same settings are not repeated, so that the same command goes on
-after Ctrl-C or a crash. Success is measured over the last
-100 training episodes; frames count every step of the environment, inside skills too.
+after Ctrl-C or a crash. Success is measured over the last 100 training episodes; frames count every step of the
+environment, inside skills too.
 """
 
 import json
