@@ -20,6 +20,7 @@ import torch
 import tyro
 
 from pyro_options import plotting
+from pyro_options.discovery import options_in_use
 from pyro_options.envs import message_demonstrations
 from pyro_options.infer import Exponential, TrainConfig, Trainer, set_seed
 from pyro_options.methods import TRAIN_DEFAULTS, MethodConfig, assemble
@@ -121,6 +122,7 @@ def train(args: Args) -> tuple[Trainer, dict]:
         "seed": args.seed,
         "num_options": method.model.num_options,
         "used_options": explanation.used_options,
+        "options_in_use": options_in_use(trainer, held_out, episodes=len(held_out)).to_dict(),
         "success": success,
         "min_message_probability": worst,
         "elbo": history.elbo[-1],

@@ -166,7 +166,7 @@ def cost_of_prior(components):
 def test_ascent_never_lowers_the_bound():
     rows, labels = clusters(3, 60, dtype=torch.float64)
     components = gaussians(rows, 3)
-    shares = torch.softmax(torch.nn.functional.one_hot(labels, 3) + torch.randn(60, 3).double(), -1)
+    shares = torch.softmax(3 * torch.nn.functional.one_hot(labels, 3) + torch.randn(60, 3).double(), -1)
     bounds = []
     for _ in range(30):
         shares = ascend(components, rows, shares, 1)

@@ -20,7 +20,7 @@ def _factors(precision: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
 
 #: bounds of what the prior can learn: observations that it is worth, of a mean and of a precision beyond the least
 _KAPPA = (1e-3, 1e2)
-_DOF = (1.0, 1e3)
+_DOF = (1.0, 1e2)
 _INITIAL_LOG_KAPPA = -2.0
 
 #: variance below which the prior expects no component, of the data's: values are rounded, and some are equal
