@@ -66,7 +66,7 @@ def test_toy_message(guide, tmp_path):
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "results.json").read_text())
     expected = "num_messages guide seed num_options used_options success min_message_probability elbo "
-    expected += "exact_log_likelihood epochs seconds growth_epochs"
+    expected += "options_in_use exact_log_likelihood epochs seconds growth_epochs"
     assert set(expected.split()) <= set(results)
     assert results["guide"] == guide and results["epochs"] == 2
     assert results["num_options"] == 1 + len(results["growth_epochs"])
