@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import offset_copy
 
 from pyro_options.growth import GrowthEvent, growth_marks
 from pyro_options.palette import NEUTRAL, PALETTE
@@ -54,6 +55,6 @@ def growth_timeline(
     ax.set_xlim(0, len(num_options) * 1.02)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     if ax.get_legend_handles_labels()[0]:
-        ax.legend(
-            loc="upper left", bbox_to_anchor=(0, -0.24), ncols=3, borderaxespad=0, handletextpad=0.3, columnspacing=1
-        )
+        below = offset_copy(ax.transAxes, ax.figure, x=-4, y=-30, units="points")  # under the name of the axis
+        place = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": below, "borderaxespad": 0}
+        ax.legend(**place, ncols=3, handletextpad=0.3, columnspacing=1)
