@@ -1,6 +1,7 @@
 """How the number of components came about."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -56,5 +57,5 @@ def growth_timeline(
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     if ax.get_legend_handles_labels()[0]:
         below = offset_copy(ax.transAxes, ax.figure, x=-4, y=-30, units="points")  # under the name of the axis
-        place = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": below, "borderaxespad": 0}
-        ax.legend(**place, ncols=3, handletextpad=0.3, columnspacing=1)
+        look: Any = {"ncols": 3, "borderaxespad": 0, "handletextpad": 0.3, "columnspacing": 1}
+        ax.legend(loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below, **look)
