@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
-from matplotlib.transforms import offset_copy
+from matplotlib.transforms import ScaledTranslation
 
 from pyro_options.growth import GrowthEvent, growth_marks
 from pyro_options.palette import NEUTRAL, PALETTE
@@ -56,6 +56,6 @@ def growth_timeline(
     ax.set_xlim(0, len(num_options) * 1.02)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     if ax.get_legend_handles_labels()[0]:
-        below = offset_copy(ax.transAxes, ax.figure, x=-4, y=-30, units="points")  # under the name of the axis
+        shift = ScaledTranslation(-4 / 72, -30 / 72, ax.figure.dpi_scale_trans)  # inches: under the name of the axis
         look: Any = {"ncols": 3, "borderaxespad": 0, "handletextpad": 0.3, "columnspacing": 1}
-        ax.legend(loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below, **look)
+        ax.legend(loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=ax.transAxes + shift, **look)
