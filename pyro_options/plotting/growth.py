@@ -1,5 +1,6 @@
 """How the number of components came about."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -44,7 +45,12 @@ def growth_timeline(
     ax.step(np.arange(len(sizes)), sizes, where="post", color=PALETTE[0], zorder=2)
     if target is not None:
         ax.axhline(target, color=NEUTRAL, linestyle="--", linewidth=1, label=f"needed: {target}", zorder=1)
-    points = {kind: [(m.epoch, m.num_components) for m in marks if m.kind == kind] for kind in _MARKS}
+    points: dict[str, list[tuple[float, int]]] = {kind: [] for kind in _MARKS}
+    seen: Counter[tuple[int, int]] = Counter()
+    for mark in marks:
+        place = mark.epoch, mark.num_components
+        points[mark.kind].append((mark.epoch + 0.025 * len(num_options) * seen[place], mark.num_components))
+        seen[place] += 1  # what happened in one check stands side by side
     if not marks:
         points["birth"] = [(epoch, sizes[min(epoch, len(sizes) - 1)]) for epoch in growth_epochs]
     for kind, (label, marker, color) in _MARKS.items():
