@@ -77,6 +77,8 @@ def test_a_growth_timeline_marks_births_refusals_prunes_and_merges():
     plotting.growth_timeline(ax, SIZES, target=2, events=EVENTS, updates_per_epoch=10)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == ["needed: 2", "born", "birth refused", "pruned", "merged"]
+    born, merged = (line.get_xdata() for line in ax.lines if line.get_label() in ("born", "merged"))
+    assert list(born) == [2, 6] and list(merged) == [6.2]  # the same check did both
     assert ax.get_xlabel() == "epoch" and ax.lines[0].get_ydata().tolist() == [*SIZES, 2]
     plotting.plt.close(fig)
 

@@ -153,4 +153,5 @@ def clusters(ax: Axes, rows: Tensor, labels: Tensor, means: Tensor, covariances:
         values, vectors = np.linalg.eigh(covariances[k].numpy())
         ellipse = vectors @ (np.sqrt(4.605 * values)[:, None] * circle) + means[k].numpy()[:, None]
         ax.plot(*ellipse, color=option_color(k), linewidth=1.5)
+    ax.set(xlabel="first coordinate", ylabel="second coordinate")
     ax.set_aspect("equal", "datalim")

@@ -1,10 +1,13 @@
 """How the number of components came about."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 
 from pyro_options.growth import GrowthEvent, growth_marks
 from pyro_options.palette import NEUTRAL, PALETTE
@@ -42,7 +45,12 @@ def growth_timeline(
     ax.step(np.arange(len(sizes)), sizes, where="post", color=PALETTE[0], zorder=2)
     if target is not None:
         ax.axhline(target, color=NEUTRAL, linestyle="--", linewidth=1, label=f"needed: {target}", zorder=1)
-    points = {kind: [(m.epoch, m.num_components) for m in marks if m.kind == kind] for kind in _MARKS}
+    points: dict[str, list[tuple[float, int]]] = {kind: [] for kind in _MARKS}
+    seen: Counter[tuple[int, int]] = Counter()
+    for mark in marks:
+        place = mark.epoch, mark.num_components
+        points[mark.kind].append((mark.epoch + 0.025 * len(num_options) * seen[place], mark.num_components))
+        seen[place] += 1  # what happened in one check stands side by side
     if not marks:
         points["birth"] = [(epoch, sizes[min(epoch, len(sizes) - 1)]) for epoch in growth_epochs]
     for kind, (label, marker, color) in _MARKS.items():
@@ -54,6 +62,6 @@ def growth_timeline(
     ax.set_xlim(0, len(num_options) * 1.02)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     if ax.get_legend_handles_labels()[0]:
-        ax.legend(
-            loc="upper left", bbox_to_anchor=(0, -0.24), ncols=3, borderaxespad=0, handletextpad=0.3, columnspacing=1
-        )
+        shift = ScaledTranslation(-4 / 72, -30 / 72, ax.figure.dpi_scale_trans)  # inches: under the name of the axis
+        look: Any = {"ncols": 3, "borderaxespad": 0, "handletextpad": 0.3, "columnspacing": 1}
+        ax.legend(loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=ax.transAxes + shift, **look)
