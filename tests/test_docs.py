@@ -25,11 +25,12 @@ PROMISES = {
     "README.md": ["^2 options"],
     "index.md": ["^3 options"],
     "first_skills.md": ["^solved with 3 options in use", "birth accepted"],
-    "your_data.md": ["^Trajectories\\(80 episodes", "left", "^same: True", "^Trajectories\\(5 episodes"],
+    "your_data.md": ["^Trajectories\\(80 episodes", "left", "^Trajectories\\(5 episodes"],
     "your_guide.md": ["^3 options of weights"],
     "growing_truncation.md": ["^3 kinds of days"],
     "maths.md": ["^recursion (\\S+), all paths \\1$"],
     "performance.md": ["64000 bytes instead of 2048000"],
+    "reliability.md": ["^same: True"],
     "faq.md": ["^torch.Size\\(\\[2\\]\\)"],
 }
 
