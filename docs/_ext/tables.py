@@ -133,11 +133,12 @@ def mixtures() -> str:
 
 #: what the name of a ratio means
 _RATIOS = {
-    r"(\w+)/floor/A(\d+)(?:/bits(\d+))?": "SVI step, `{0}` guide, {1} actions / the floor",
-    r"(\w+)/naive": "SVI step, `{0}` guide / one Pyro site per time step",
+    r"(\w+)/floor/A(\d+)": "SVI step, `{0}` guide, {1} actions / the floor",
+    r"(\w+)/floor/A(\d+)/bits(\d+)": "SVI step where {2} of 1024 bits vary, `{0}` guide, {1} actions / the floor",
+    r"(\w+)/naive": "SVI step, `{0}` guide / the relaxed guide with two Pyro sites per time step",
     r"marginal/(\w+)/(\w+)": "marginal and its gradient, (N, T, K) = {1} / {0}",
     r"exact/discretehmm/(.+)": "marginal and its gradient, {0} / Pyro's `DiscreteHMM`",
-    r"(\w+)/([TKN]\d+)/[TKN](\d+)": "SVI step, `{0}` guide, {1} / {2}",
+    r"(\w+)/([TKN]\d+)/([TKN]\d+)": "SVI step, `{0}` guide, {1} / {2}",
     r"memory/(\w+)/(\w+)/(.+)": "peak memory, `{0}` / {1}, {2}",
     r"grow/step": "one growth / one SVI step",
     r"loading/step": "unpacking and shuffling a batch / one SVI step",

@@ -55,8 +55,8 @@ class MixtureTrainer:
 
     :param model: with ``components`` that can ``absorb``
     :param guide: with ``weights``, a :class:`~pyro_options.guides.MixtureWeights`
-    :param rule: judges births; ``None`` is the :class:`BoundRule`
-    :param birth: starts a component; ``None`` is the :class:`SeedBirth`
+    :param rule: judges births; ``None`` is the :class:`~pyro_options.growth.conjugate.BoundRule`
+    :param birth: starts a component; ``None`` is the :class:`~pyro_options.growth.conjugate.SeedBirth`
     """
 
     def __init__(
