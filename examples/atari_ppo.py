@@ -37,7 +37,7 @@ from pyro_options.infer import Checkpoint, TrainConfig, Trainer, explained_inter
 from pyro_options.methods import METHODS, build
 from pyro_options.rl import SMDPPPO, PartwiseLearning, bootstrap_interval, curve_band, interquartile_mean
 from pyro_options.skills import Skills
-from pyro_options.storage import replacing
+from pyro_options.storage import write_json
 
 FRAME_SKIP = 4
 FIXED = ("max_duration", "deterministic", "gamma", "num_episodes", "episode_steps", "epochs")
@@ -202,8 +202,7 @@ def run(arm: str, args: Args, seed: int) -> dict:
     learner.save(folder / "agent.zip")
     row = {"game": args.game, "preset": args.preset, "arm": arm, "seed": seed, "settings": args.settings()}
     row |= {"num_options": 0 if skills is None else skills.num_options, "final_return": final_return(rows, args.steps)}
-    with replacing(result) as file:
-        file.write(json.dumps(row | {"curve": rows}).encode())
+    write_json(result, row | {"curve": rows})
     return row | {"curve": rows}
 
 

@@ -28,6 +28,7 @@ import tyro
 from tqdm import tqdm
 
 from pyro_options import plotting
+from pyro_options.storage import write_json
 
 #: what a variant changes of the defaults of ``toy_message.py``
 USAGE = {"rule": "usage", "epochs": 300}  # the paper's rule, with split births
@@ -133,7 +134,7 @@ def main(args: Args) -> list[dict]:
         for future in tqdm(as_completed(futures), total=len(futures), unit="run"):
             results.append(future.result())
             results.sort(key=key)
-            raw.write_text(json.dumps(meta | {"runs": results}, indent=1) + "\n")
+            write_json(raw, meta | {"runs": results}, indent=1)
     (args.out / f"{args.name}.md").write_text(table(results))
     if len({r["num_messages"] for r in results}) > 1:
         figure(results, args.out / f"{args.name}.png")

@@ -22,7 +22,7 @@ import torch
 import tyro
 
 from pyro_options import plotting
-from pyro_options.discovery import skills_of
+from pyro_options.discovery import options_in_use, skills_of
 from pyro_options.envs import message_demonstrations
 from pyro_options.infer import Checkpoint, Exponential, TrainConfig, Trainer, explained_interrupts, set_seed
 from pyro_options.methods import TRAIN_DEFAULTS, Method, MethodConfig, assemble
@@ -130,6 +130,7 @@ def train(args: Args, save: bool = False) -> tuple[Trainer, dict]:
         "seed": args.seed,
         "num_options": method.model.num_options,
         "used_options": explanation.used_options,
+        "options_in_use": options_in_use(trainer, held_out, episodes=len(held_out)).to_dict(),
         "success": success,
         "min_message_probability": worst,
         "elbo": history.elbo[-1],

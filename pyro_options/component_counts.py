@@ -43,6 +43,10 @@ class ComponentCounts:
         low, high = torch.quantile(self.draws.double(), ends).tolist()
         return int(low), round(high + 0.4999)
 
+    def to_dict(self) -> dict:
+        """Plain numbers, for JSON."""
+        return {"mode": self.mode, "mean": self.mean, "interval": list(self.interval())}
+
 
 def _draw_components(fn: Any, value: Tensor) -> Tensor:
     """The component of every data point, drawn from its posterior under the weights of this run."""

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,22 @@ def load(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, module)
     spec.loader.exec_module(module)
     return module
+
+
+def test_an_example_that_is_interrupted_says_how_to_go_on_and_does(tmp_path):
+    example = BENCHMARKS.parent / "examples" / "toy_message.py"
+    command = [sys.executable, str(example), "--guide", "exact", "--num-messages", "2", "--num-episodes", "20"]
+    command += ["--epochs", "30", "--batch-size", "10", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        seen = b""
+        while b"epoch" not in seen:  # the progress bar: training has begun
+            seen += process.stderr.read(1)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read().decode()
+    assert process.returncode == 130 and "--resume" in said and "Traceback" not in said
+    resumed = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=200)
+    assert resumed.returncode == 0, resumed.stderr
+    assert json.loads((tmp_path / "results.json").read_text())["epochs"] == 30
 
 
 @pytest.mark.slow

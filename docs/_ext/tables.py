@@ -119,6 +119,8 @@ def option_length() -> str:
 
 def mixtures() -> str:
     """Growing mixtures beside scikit-learn's with a fixed truncation."""
+    if not (ROOT / MIXTURES).exists():
+        return "*No runs of this version are committed.*\n"
     runs, rows = load(MIXTURES)["runs"], []
     for task in dict.fromkeys(run["task"] for run in runs):
         mine = [run for run in runs if run["task"] == task]
@@ -128,7 +130,7 @@ def mixtures() -> str:
         used = [_span(run[who]["used"] for run in mine) for who in ("ours", "sklearn")]
         rows.append([f"{task} clusters" if task.isdigit() else task, len(mine), *cells, *used])
     pairs = [f"{what}: {who}" for what in ("log-density", "ARI", "used") for who in ("ours", "scikit-learn")]
-    return markdown(["data", "seeds", *pairs], rows)
+    return f"[Raw runs](../{MIXTURES}).\n\n" + markdown(["data", "seeds", *pairs], rows)
 
 
 #: what the name of a ratio means

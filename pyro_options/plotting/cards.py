@@ -77,7 +77,8 @@ def option_card(
     title = figure.suptitle(f"{name} · {100 * card.usage:.0f} %", fontsize=9, x=0.03, ha="left")
     title.set(color=ink(color), bbox=label)
     pictures = _pictures(card, frames or {})
-    axes = figure.subplot_mosaic([["actions"], ["lengths"], ["places"]] + [["pictures"]] * bool(pictures))
+    kinds = ["actions", "lengths", "places"] + ["pictures"] * bool(pictures)
+    axes = dict(zip(kinds, figure.subplots(len(kinds), 1)))
     _action_bars(axes["actions"], card.actions, action_names, discrete, color)
     most = int(card.lengths.max()) if longest_segment is None else longest_segment
     edges = _edges(1, most)
@@ -101,8 +102,8 @@ def option_card(
         axes["pictures"].set(xticks=[], yticks=[], xlabel="one segment: start, middle, end")
         axes["pictures"].spines[:].set_visible(False)
     for ax in axes.values():
-        ax.xaxis.label.set_size(8)
-        ax.yaxis.label.set_size(8)
+        ax.xaxis.label.set_fontsize(8)
+        ax.yaxis.label.set_fontsize(8)
 
 
 def option_cards(

@@ -10,10 +10,10 @@ from pyro_options.growth import GrowthEvent, growth_marks
 from pyro_options.palette import NEUTRAL, PALETTE
 
 _MARKS = {
-    "birth": ("born", {"marker": "^", "color": PALETTE[2]}),
-    "refusal": ("birth refused", {"marker": "x", "color": NEUTRAL}),
-    "prune": ("pruned", {"marker": "v", "color": PALETTE[5]}),
-    "merge": ("merged", {"marker": "D", "color": PALETTE[3]}),
+    "birth": ("born", "^", PALETTE[2]),
+    "refusal": ("birth refused", "x", NEUTRAL),
+    "prune": ("pruned", "v", PALETTE[5]),
+    "merge": ("merged", "D", PALETTE[3]),
 }
 
 
@@ -45,10 +45,11 @@ def growth_timeline(
     points = {kind: [(m.epoch, m.num_components) for m in marks if m.kind == kind] for kind in _MARKS}
     if not marks:
         points["birth"] = [(epoch, sizes[min(epoch, len(sizes) - 1)]) for epoch in growth_epochs]
-    for kind, (label, look) in _MARKS.items():
+    for kind, (label, marker, color) in _MARKS.items():
         if points[kind]:
-            edge = {} if kind == "refusal" else {"edgecolor": "white"}
-            ax.scatter(*zip(*points[kind]), label=label, s=34, linewidth=0.8 if edge else 1.4, zorder=3, **look, **edge)
+            line = ax.plot(*zip(*points[kind]), marker, color=color, label=label, markersize=6.5, zorder=3)[0]
+            if kind != "refusal":  # a cross has no inside that an edge could set off
+                line.set(markeredgecolor="white", markeredgewidth=0.8)
     ax.set(xlabel="epoch", ylabel="options K", title="Growth", ylim=(0, max(*sizes, target or 0) + 1))
     ax.set_xlim(0, len(num_options) * 1.02)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))

@@ -77,7 +77,8 @@ def write_report(
     for name, value in vars(limits).items():
         check(value >= 1, f"a cap on {name} >= 1", value)
     segmentation = None if trajectories is None else skills.segment(trajectories)
-    actions, shown, names = None, [], []
+    actions, shown = None, []
+    names: list[str] = []
     if trajectories is not None and segmentation is not None:
         size = trajectories.stored.shape[-1]
         check(state_names is None or len(state_names) == size, f"{size} names of states", state_names)
