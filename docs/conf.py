@@ -40,3 +40,16 @@ html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_math_renderer = "mathml"
 html_copy_source = html_show_sourcelink = False
+
+#: pages at the root of the repository -> the pages here that include them
+TWINS = {"../SECURITY.md": "security.md", "../CONTRIBUTING.md": "contributing.md", "../CHANGELOG.md": "changelog.md"}
+
+
+def link_twins(app, name: str, source: list[str]) -> None:
+    """Links that are right where the files lie lead to the pages that include them."""
+    for root, twin in TWINS.items():
+        source[0] = source[0].replace(f"]({root})", f"]({twin})")
+
+
+def setup(app) -> None:
+    app.connect("source-read", link_twins)

@@ -108,11 +108,11 @@ def discover(
         print(skills.describe())
         skills.used().save("skills.safetensors")
 
-    All K options are returned, the most used first; :meth:`Skills.used` keeps those in use. ``skills.metadata`` has
-    everything that led to them: ``method`` and ``train`` (every setting), ``history`` (ELBO and K after each epoch),
-    ``growth`` (every decision, and the usage that it was made on), ``log_likelihood`` in exact nats per step on
-    the ``train`` and the ``held_out`` episodes, ``options_in_use`` (mode, mean and 90 % interval of the posterior over
-    how many cover one step in a hundred), ``updates`` of the parameters, ``seconds``.
+    All K options are returned, the most used first; :meth:`~pyro_options.skills.Skills.used` keeps those in use.
+    ``skills.metadata`` has everything that led to them: ``method`` and ``train`` (every setting), ``history`` (ELBO and
+    K after each epoch), ``growth`` (every decision, and the usage that it was made on), ``log_likelihood`` in exact
+    nats per step on the ``train`` and the ``held_out`` episodes, ``options_in_use`` (mode, mean and 90 % interval of
+    the posterior over how many cover one step in a hundred), ``updates`` of the parameters, ``seconds``.
 
     :param method: a key of :data:`pyro_options.methods.METHODS`; the default sums paths out exactly and grows K
     :param held_out: share of the episodes to keep for evaluation only

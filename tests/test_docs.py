@@ -25,11 +25,12 @@ PROMISES = {
     "README.md": ["^2 options"],
     "index.md": ["^3 options"],
     "first_skills.md": ["^solved with 3 options in use", "birth accepted"],
-    "your_data.md": ["^Trajectories\\(80 episodes", "left", "^same: True", "^Trajectories\\(5 episodes"],
+    "your_data.md": ["^Trajectories\\(80 episodes", "left", "^Trajectories\\(5 episodes"],
     "your_guide.md": ["^3 options of weights"],
     "growing_truncation.md": ["^3 kinds of days"],
     "maths.md": ["^recursion (\\S+), all paths \\1$"],
     "performance.md": ["64000 bytes instead of 2048000"],
+    "reliability.md": ["^same: True"],
     "faq.md": ["^torch.Size\\(\\[2\\]\\)"],
 }
 
@@ -90,7 +91,8 @@ def test_the_readmes_results_are_those_of_the_raw_runs():
 def test_tables_are_made_of_raw_runs(name):
     text = tables.TABLES[name]()
     rows = [line.count("|") for line in text.splitlines() if line.startswith("|")]
-    assert len(set(rows)) <= 1 and (len(rows) >= 3 or name == "scaling")
+    missing = "No runs of this version are committed" in text or name == "scaling"
+    assert len(set(rows)) <= 1 and (len(rows) >= 3 or missing)
 
 
 def test_every_example_is_in_the_gallery():

@@ -119,6 +119,8 @@ def option_length() -> str:
 
 def mixtures() -> str:
     """Growing mixtures beside scikit-learn's with a fixed truncation."""
+    if not (ROOT / MIXTURES).exists():
+        return "*No runs of this version are committed.*\n"
     runs, rows = load(MIXTURES)["runs"], []
     for task in dict.fromkeys(run["task"] for run in runs):
         mine = [run for run in runs if run["task"] == task]
@@ -128,16 +130,17 @@ def mixtures() -> str:
         used = [_span(run[who]["used"] for run in mine) for who in ("ours", "sklearn")]
         rows.append([f"{task} clusters" if task.isdigit() else task, len(mine), *cells, *used])
     pairs = [f"{what}: {who}" for what in ("log-density", "ARI", "used") for who in ("ours", "scikit-learn")]
-    return markdown(["data", "seeds", *pairs], rows)
+    return f"[Raw runs](../{MIXTURES}).\n\n" + markdown(["data", "seeds", *pairs], rows)
 
 
 #: what the name of a ratio means
 _RATIOS = {
-    r"(\w+)/floor/A(\d+)(?:/bits(\d+))?": "SVI step, `{0}` guide, {1} actions / the floor",
-    r"(\w+)/naive": "SVI step, `{0}` guide / one Pyro site per time step",
+    r"(\w+)/floor/A(\d+)": "SVI step, `{0}` guide, {1} actions / the floor",
+    r"(\w+)/floor/A(\d+)/bits(\d+)": "SVI step where {2} of 1024 bits vary, `{0}` guide, {1} actions / the floor",
+    r"(\w+)/naive": "SVI step, `{0}` guide / the relaxed guide with two Pyro sites per time step",
     r"marginal/(\w+)/(\w+)": "marginal and its gradient, (N, T, K) = {1} / {0}",
     r"exact/discretehmm/(.+)": "marginal and its gradient, {0} / Pyro's `DiscreteHMM`",
-    r"(\w+)/([TKN]\d+)/[TKN](\d+)": "SVI step, `{0}` guide, {1} / {2}",
+    r"(\w+)/([TKN]\d+)/([TKN]\d+)": "SVI step, `{0}` guide, {1} / {2}",
     r"memory/(\w+)/(\w+)/(.+)": "peak memory, `{0}` / {1}, {2}",
     r"grow/step": "one growth / one SVI step",
     r"loading/step": "unpacking and shuffling a batch / one SVI step",

@@ -27,9 +27,11 @@ class Conjugate(Protocol):
     def __call__(self) -> Any:
         """A distribution of batch shape ``(K,)`` with expected log-densities."""
 
-    def absorb(self, rows: Tensor, responsibilities: Tensor, index: Sequence[int] | None = None) -> None: ...
+    def absorb(self, rows: Tensor, responsibilities: Tensor, index: Sequence[int] | None = None) -> None:
+        """Takes the best belief given the rows and who explains them."""
 
-    def learn_prior(self) -> None: ...
+    def learn_prior(self) -> None:
+        """Takes the best prior given the beliefs."""
 
     def loosen_prior(self) -> None:
         """Undoes what keeps components alike."""

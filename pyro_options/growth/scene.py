@@ -166,7 +166,7 @@ class RowLikelihood:
 
 @dataclass(frozen=True)
 class Newborns(Scene):
-    """A scene into which :func:`~pyro_options.growth.resize.grow` has just brought new components.
+    """A scene into which :func:`~pyro_options.growth.grow` has just brought new components.
 
     ``log_weights`` and ``usage`` are of the components that were there before.
     """

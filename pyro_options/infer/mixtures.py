@@ -55,9 +55,9 @@ class MixtureTrainer:
 
     :param model: with ``components`` that are :class:`~pyro_options.growth.conjugate.Conjugate`
     :param guide: with ``weights``, a :class:`~pyro_options.guides.MixtureWeights`
-    :param rule: judges births; ``None`` is the :class:`BoundRule`
-    :param birth: starts a component; ``None`` is the :class:`SeedBirth`
-    :param removals: take components away; ``None`` is the :class:`BoundMerge`
+    :param rule: judges births; ``None`` is the :class:`~pyro_options.growth.conjugate.BoundRule`
+    :param birth: starts a component; ``None`` is the :class:`~pyro_options.growth.conjugate.SeedBirth`
+    :param removals: take components away; ``None`` is the :class:`~pyro_options.growth.conjugate.BoundMerge`
     """
 
     def __init__(

@@ -58,7 +58,7 @@ def write_report(
     max_frame_width: int = 160,
     max_state_values: int = 16,
 ) -> None:
-    """Writes a self-contained HTML report of skills; :meth:`Skills.report` calls it.
+    """Writes a self-contained HTML report of skills; :meth:`~pyro_options.skills.Skills.report` calls it.
 
     :param path: the file to write; an old one is replaced at once or not at all
     :param trajectories: to cut into options: every one counts in figures and cards, the first are shown step by step
