@@ -10,14 +10,6 @@ from torch import Tensor
 from torch.distributions import constraints
 
 
-def _whiten(loc: Tensor, log_diagonal: Tensor, upper: Tensor, value: Tensor) -> Tensor:
-    """``R (x - m)`` with ``R = diag(exp(log_diagonal)) (I + triu(upper, 1))``, for vectors in the last dimension."""
-    centred = value - loc
-    many = centred.reshape(-1, *centred.shape[centred.dim() - loc.dim() :])  # all rows in one dimension
-    product = torch.einsum("...ij,n...j->n...i", torch.triu(upper, 1), many).reshape(centred.shape)
-    return torch.exp(log_diagonal) * (centred + product)
-
-
 def log_det_shift(nu: Tensor, size: int) -> Tensor:
     """E log \\|Λ\\| - log \\|E Λ\\| of a Wishart ``(...)``, below zero."""
     order = torch.arange(size, dtype=nu.dtype, device=nu.device)
@@ -55,8 +47,11 @@ class NormalWishart:
         return log_det_shift(self.nu, self.size)
 
     def distance(self, value: Tensor) -> Tensor:
-        """Squared Mahalanobis distance from m under E Λ."""
-        return (_whiten(self.loc, self.log_diagonal, self.upper, value) ** 2).sum(-1)
+        """Squared Mahalanobis distance from m under E Λ, for values with at least the dimensions of m."""
+        R, loc = self.factor, self.loc
+        rows = value.reshape(-1, *value.shape[value.dim() - loc.dim() :])  # all rows in one dimension: one product
+        white = torch.einsum("...ij,n...j->n...i", R, rows) - (R @ loc.unsqueeze(-1)).squeeze(-1)
+        return (white**2).sum(-1).reshape(torch.broadcast_shapes(value.shape, loc.shape)[:-1])
 
     def expected_log_prob(self, value: Tensor) -> Tensor:
         """E log N(x; μ, Λ)."""

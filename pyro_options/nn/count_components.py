@@ -98,7 +98,8 @@ class CountComponents(Growable, nn.Module):
         def slope(x: Tensor) -> Tensor:
             return torch.digamma(V * torch.exp(x)) - torch.digamma(torch.exp(x)) + expected
 
-        self.log_prior.copy_(bisect(slope, *(torch.tensor(edge).to(expected) for edge in _LOG_PRIOR), 25))
+        low, high = (torch.full_like(expected, edge) for edge in _LOG_PRIOR)
+        self.log_prior.copy_(bisect(slope, low, high, 25))
 
     def loosen_prior(self) -> None:
         """Nothing to take back: no prior of this kind holds components together."""
