@@ -25,7 +25,7 @@ from pathlib import Path
 
 import torch
 from marginals import MISSING, autograd_loop, discrete_hmm, emission_of, inputs, jax_contenders, ours, with_gradient
-from memory import peak_megabytes
+from memory import JOBS, peak_megabytes
 from naive import naive_step
 from steps import BITS, Shape, floor, svi_step, trainer
 from timing import race
@@ -163,13 +163,13 @@ def measure_rest(report: Report, shape: Shape, rounds: int) -> None:
 
 
 def measure_memory(report: Report) -> None:
-    for job in ("import", "exact/T1000", "discretehmm/T1000", "training/exact", "training/relaxed"):
+    for job in JOBS:
         report[f"megabytes/{job}"] = peak_megabytes(job)
     report.ratio("memory/exact/discretehmm/T1000", "exact/T1000", "discretehmm/T1000", "megabytes")
-    for guide in GUIDES:
-        peak = report[f"megabytes/training/{guide}"]
+    for job in ("training/exact", "training/relaxed", "discovery"):
+        peak = report[f"megabytes/{job}"]
         verdict = "yes" if peak < 2048 else "NO"
-        print(f"{guide}, 1000 trajectories of 1000 steps: peak {peak:.0f} MB   under 2048: {verdict}")
+        print(f"{job}, 1000 trajectories of 1000 steps: peak {peak:.0f} MB   under 2048: {verdict}")
 
 
 def profile(shape: Shape) -> None:
@@ -189,26 +189,26 @@ def profile(shape: Shape) -> None:
 
 def plot(report: Report, path: Path) -> None:
     """Time of a step along T, K and batch size, on logarithmic axes with a line of slope one."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from pyro_options import plotting
 
     titles = {"T": "steps in an episode", "K": "options", "N": "episodes in a batch"}
-    figure, panels = plt.subplots(1, 3, figsize=(10, 3), constrained_layout=True)
-    for axis, panel in zip(titles, panels):
-        for guide in GUIDES:
-            prefix = f"seconds/{guide}/{axis}"
-            points = sorted((int(key[len(prefix) :]), value) for key, value in report.items() if key.startswith(prefix))
-            sizes, seconds = zip(*points)
-            panel.loglog(sizes, seconds, "o-", label=guide)
-        panel.loglog(sizes, [seconds[-1] * size / sizes[-1] for size in sizes], ":", color="gray", label="linear")
-        panel.set(xlabel=titles[axis], xticks=sizes, xticklabels=sizes)
-        panel.minorticks_off()
-    panels[0].set_ylabel("seconds per SVI step")
-    panels[0].legend(frameon=False)
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=150)
+    with plotting.style():
+        figure, panels = plotting.plt.subplots(1, 3, figsize=(plotting.PAGE, 2.6), layout="constrained")
+        for axis, panel in zip(titles, panels):
+            for guide in GUIDES:
+                prefix = f"seconds/{guide}/{axis}"
+                found = {int(key[len(prefix) :]): value for key, value in report.items() if key.startswith(prefix)}
+                sizes, seconds = zip(*sorted(found.items()))
+                panel.loglog(sizes, seconds, "o-", label=guide)
+            linear = [seconds[-1] * size / sizes[-1] for size in sizes]
+            panel.loglog(sizes, linear, ":", color=plotting.NEUTRAL, label="linear")
+            panel.set(xlabel=titles[axis], xticks=sizes, xticklabels=sizes)
+            panel.minorticks_off()
+        panels[0].set_ylabel("seconds per SVI step")
+        panels[0].legend()
+        path.parent.mkdir(exist_ok=True)
+        figure.savefig(path)
+        plotting.plt.close(figure)
     print(f"saved {path}")
 
 

@@ -174,7 +174,7 @@ def _sheet(rows: Sequence[Sequence[Sequence[np.ndarray]]], t: int) -> np.ndarray
 def figure(runs: list[dict], path: Path) -> None:
     """Success against decisions and against frames: every run, and their interquartile mean."""
     with plotting.style():
-        fig, axes = plotting.plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
+        fig, axes = plotting.plt.subplots(1, 2, figsize=(plotting.PAGE, 3.2), layout="constrained", sharey=True)
         for ax, axis, label in zip(axes, ("steps", "frames"), ("decisions", "frames of the environment")):
             for number, arm in enumerate(dict.fromkeys(run["arm"] for run in runs)):
                 color = plotting.PALETTE[number]

@@ -1,6 +1,7 @@
 """Variational posteriors: every q."""
 
 from .amortized import Relaxed, ScoreFunction, StraightThrough
+from .compile import RelaxedSegments
 from .exact import Exact
 from .gem import GammaConcentration, GrowableGEM, PointGEM, UniformWeights, weights_guide
 from .mixture import MixtureWeights
@@ -12,6 +13,7 @@ __all__ = [
     "MixtureWeights",
     "PointGEM",
     "Relaxed",
+    "RelaxedSegments",
     "ScoreFunction",
     "StraightThrough",
     "UniformWeights",

@@ -6,7 +6,7 @@ from pyro import distributions as dist
 from pyro.nn import PyroModule
 from torch import Tensor, nn
 
-from pyro_options.distributions import LogitKumaraswamy, log_stick_breaking
+from pyro_options.distributions import LogitKumaraswamy, bisect, log_stick_breaking
 from pyro_options.errors import check
 from pyro_options.nn import Growable
 
@@ -14,13 +14,9 @@ _LOG_B_RANGE = (-12.0, 80.0)
 
 
 def _solve_log_b(log_a: Tensor, mean: Tensor) -> Tensor:
-    """The log b for which Kumaraswamy(a, b) has the given mean, which falls as b grows; by bisection."""
+    """The log b for which Kumaraswamy(a, b) has the given mean, which falls as b grows."""
     low, high = (torch.full_like(log_a, edge) for edge in _LOG_B_RANGE)
-    for _ in range(60):
-        middle = (low + high) / 2
-        too_high = LogitKumaraswamy(log_a.exp(), middle.exp()).mean_stick > mean
-        low, high = torch.where(too_high, middle, low), torch.where(too_high, high, middle)
-    return (low + high) / 2
+    return bisect(lambda log_b: LogitKumaraswamy(log_a.exp(), log_b.exp()).mean_stick - mean, low, high)
 
 
 def _mean_sticks(weight: Tensor) -> Tensor:
@@ -69,6 +65,7 @@ class GammaConcentration(PyroModule):
         self.log_mean = nn.Parameter(torch.tensor(shape / rate).log())  # shape and rate would pull at each other
 
     def distribution(self) -> dist.Gamma:
+        """The Gamma over α."""
         return dist.Gamma(torch.exp(self.log_shape), torch.exp(self.log_shape - self.log_mean))
 
     def forward(self) -> Tensor:
@@ -211,6 +208,7 @@ class PointGEM(_StickWeights, PyroModule):
         self.logits.copy_(torch.logit(mean))
 
     def mean_log_weights(self) -> Tensor:
+        """log η."""
         return log_stick_breaking(self.logits, self.remainder)
 
     def forward(self) -> Tensor:
@@ -229,6 +227,7 @@ class UniformWeights(Growable, PyroModule):
         self.register_buffer("zeros", torch.zeros(num_components))
 
     def mean_log_weights(self) -> Tensor:
+        """log η, the same for all."""
         return torch.log_softmax(self.zeros, 0)
 
     def forward(self) -> Tensor:

@@ -1,8 +1,9 @@
 """Generative models: every p."""
 
+from .compile import CompILE
 from .high_level import GEM, Uniform, high_level_prior
 from .mixture import DPMixture
 from .option_hmm import OptionHMM
 from .state_option_hmm import StateOptionHMM
 
-__all__ = ["GEM", "DPMixture", "OptionHMM", "StateOptionHMM", "Uniform", "high_level_prior"]
+__all__ = ["GEM", "CompILE", "DPMixture", "OptionHMM", "StateOptionHMM", "Uniform", "high_level_prior"]

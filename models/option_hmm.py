@@ -9,6 +9,7 @@ from pyro_options.data import Trajectories
 from pyro_options.distributions import OptionPath, TiltedPath
 from pyro_options.errors import check
 from pyro_options.nn import option_heads
+from pyro_options.skills import Skills
 
 from .high_level import high_level_prior
 
@@ -54,11 +55,19 @@ class OptionHMM(PyroModule):
 
     @property
     def num_options(self) -> int:
+        """K."""
         return self.policy.num_options
 
     def path(self, log_weights: torch.Tensor, episodes: Trajectories) -> OptionPath:
         """The prior over paths in these episodes, without the cost: what the options say, not what we want of them."""
         return OptionPath(log_weights, self.termination(episodes.states), episodes.mask)
+
+    def to_skills(self, log_weights: torch.Tensor, **given) -> Skills:
+        """Its options as skills.
+
+        :param given: other arguments of :class:`~pyro_options.skills.Skills`
+        """
+        return Skills(self.policy, self.termination, log_weights, **given)
 
     def _prior_path(self, log_weights, termination_logits, mask) -> OptionPath:
         if self.termination_cost:

@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from pyro_options.errors import check
-from pyro_options.plotting import option_color
+from pyro_options.palette import option_color
 
 _BAR, _STRIP = 22, 8  # pixels for the name, and for the strip of what was on and will be
 

@@ -28,10 +28,12 @@ class ComponentCounts:
 
     @property
     def mean(self) -> float:
+        """The expected number of components in use."""
         return float(self.draws.double().mean())
 
     @property
     def mode(self) -> int:
+        """The most probable number of components in use."""
         return int(self.probabilities.argmax())
 
     def interval(self, level: float = 0.9) -> tuple[int, int]:
@@ -40,6 +42,10 @@ class ComponentCounts:
         ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
         low, high = torch.quantile(self.draws.double(), ends).tolist()
         return int(low), round(high + 0.4999)
+
+    def to_dict(self) -> dict:
+        """Plain numbers, for JSON."""
+        return {"mode": self.mode, "mean": self.mean, "interval": list(self.interval())}
 
 
 def _draw_components(fn: Any, value: Tensor) -> Tensor:

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import torch
+
+from pyro_options.component_counts import ComponentCounts, component_counts
 from pyro_options.data import Trajectories
 from pyro_options.errors import check, choice
 from pyro_options.infer import Checkpoint, Exponential, TrainConfig, Trainer, set_seed
@@ -64,10 +67,19 @@ def method_config(method: str, **config) -> MethodConfig:
 def skills_of(trained: Method, data: Trajectories, action_names=None, metadata=None) -> Skills:
     """The options of a trained method, the most used on ``data`` first."""
     weights = trained.guide.weights.mean_log_weights()
-    parts = trained.model.policy, trained.model.termination, weights
-    found = Skills(*parts, packed=data.packed, action_names=action_names, metadata=metadata)
+    found = trained.model.to_skills(weights, packed=data.packed, action_names=action_names, metadata=metadata)
     found.summary = found.summarize(data)
     return found.used(0.0)
+
+
+def options_in_use(trainer: Trainer, data: Trajectories, num_draws: int = 20, episodes: int = 64) -> ComponentCounts:
+    """The posterior over how many options cover one step in a hundred, by draws of weights and paths.
+
+    :param episodes: of the data to draw paths for, the first
+    """
+    shown = data[torch.arange(min(episodes, len(data)))].to(trainer.device)
+    rows = shown.rows_together()
+    return component_counts(trainer.model, trainer.guide, shown, num_draws, min_share=0.01, batch_size=rows)
 
 
 def discover(
@@ -99,7 +111,8 @@ def discover(
     All K options are returned, the most used first; :meth:`Skills.used` keeps those in use. ``skills.metadata`` has
     everything that led to them: ``method`` and ``train`` (every setting), ``history`` (ELBO and K after each epoch),
     ``growth`` (every decision, and the usage that it was made on), ``log_likelihood`` in exact nats per step on
-    the ``train`` and the ``held_out`` episodes, ``seconds``.
+    the ``train`` and the ``held_out`` episodes, ``options_in_use`` (mode, mean and 90 % interval of the posterior over
+    how many cover one step in a hundred), ``updates`` of the parameters, ``seconds``.
 
     :param method: a key of :data:`pyro_options.methods.METHODS`; the default sums paths out exactly and grows K
     :param held_out: share of the episodes to keep for evaluation only
@@ -146,6 +159,8 @@ def discover(
         "history": history.to_dict(),
         "growth": [] if found.growth is None else [event.to_dict() for event in found.growth.history],
         "log_likelihood": likelihood,
+        "updates": trainer.num_steps,
+        "options_in_use": options_in_use(trainer, data).to_dict(),
         "seconds": history.seconds,
     }
     logger.info("%d options, %d in use: %s nats per step", skills.num_options, skills.used_options, likelihood)
@@ -173,5 +188,8 @@ def _train_config(data: Trajectories, config: MethodConfig, train: TrainConfig |
     if train is not None:
         check(isinstance(train, TrainConfig), "a TrainConfig", train)
         return train
-    entropy = TRAIN_DEFAULTS[config.guide].entropy_weight if config.num_options is None else 0.0
-    return replace(Budget().train_config(data, config.hidden), entropy_weight=Exponential(entropy))
+    defaults = TRAIN_DEFAULTS[config.guide]
+    entropy = defaults.entropy_weight if config.num_options is None else 0.0
+    found = Budget().train_config(data, config.hidden)
+    rate = min(found.learning_rate, defaults.max_learning_rate)
+    return replace(found, entropy_weight=Exponential(entropy), learning_rate=rate)

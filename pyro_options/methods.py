@@ -25,10 +25,30 @@ from pyro_options.growth import (
     TrialRule,
     UsageRule,
 )
-from pyro_options.guides import Exact, GammaConcentration, Relaxed, ScoreFunction, StraightThrough, weights_guide
+from pyro_options.guides import (
+    Exact,
+    GammaConcentration,
+    Relaxed,
+    RelaxedSegments,
+    ScoreFunction,
+    StraightThrough,
+    weights_guide,
+)
 from pyro_options.handlers import GrowthMessenger
-from pyro_options.models import GEM, OptionHMM
-from pyro_options.nn import CategoricalPolicy, GaussianPolicy, PathEncoder, Termination, VaryingInputs, mlp
+from pyro_options.models import GEM, CompILE, OptionHMM
+from pyro_options.nn import (
+    CategoricalPolicy,
+    GaussianPolicy,
+    PathEncoder,
+    SegmentEncoder,
+    StateEmbedding,
+    Termination,
+    VaryingInputs,
+    mlp,
+)
+
+#: numbers in a state above which an encoder embeds it; fewer cost next to nothing
+WIDE = 64
 
 #: every guide by the name that a command line takes
 GUIDES = {
@@ -36,6 +56,7 @@ GUIDES = {
     "exact": Exact,
     "score-function": ScoreFunction,
     "straight-through": StraightThrough,
+    "segments": RelaxedSegments,
 }
 
 #: when to grow, given δ
@@ -84,17 +105,21 @@ class TrainDefaults:
 
     entropy_weight: float = 5.0  # λ_ent
     epochs: int = 100
+    max_learning_rate: float = math.inf  # that its encoder bears, where linear policies would take more
 
 
 #: with the path summed out there is no encoder to keep from settling early
-TRAIN_DEFAULTS = {name: TrainDefaults() for name in GUIDES} | {"exact": TrainDefaults(entropy_weight=0.0)}
+TRAIN_DEFAULTS = {name: TrainDefaults() for name in GUIDES} | {
+    "exact": TrainDefaults(entropy_weight=0.0),
+    "segments": TrainDefaults(max_learning_rate=2e-2),
+}
 
 
 @dataclass(frozen=True)
 class MethodConfig:
     """What a method is made of. The defaults are the paper's for its proof-of-concept task."""
 
-    guide: str = "relaxed"  # relaxed, exact, score-function or straight-through
+    guide: str = "relaxed"  # relaxed, exact, score-function, straight-through, or segments (CompILE)
     num_options: int | None = None  # fixed K; None grows it from initial_options
     initial_options: int = 1
     max_options: int = 100
@@ -104,8 +129,12 @@ class MethodConfig:
     alpha_prior: tuple[float, float] | None = None  # shape and rate of a Gamma prior; α then has a posterior
     discount: float = 0.0  # of Pitman-Yor sticks; 0 is the paper's
     termination_cost: float = 0.0  # nats for each termination; more makes options longer
+    num_segments: int = 7  # CompILE: at most so many in an episode; 7 is the paper's for Atari
+    segment_length: float | None = None  # CompILE: mean of the Poisson lengths; None shares episodes out evenly
+    max_duration: int | None = None  # CompILE: steps that its skills last in an environment; 15 is the paper's
     hidden: tuple[int, ...] = (16, 16)  # shared state network; () is a linear layer per option
     skip_constant: bool = False  # leave out entries of a state that never vary in the data
+    embedding: int | None = None  # units between states and LSTM; 0 for none, as in the paper; None is 16 if wide
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
     coupled: bool = True  # False draws h_t independently of b_t, as the paper's encoder does
@@ -136,6 +165,7 @@ class MethodConfig:
         check(0 < self.alpha < math.inf, "a finite alpha > 0", self.alpha)
         check(0 < self.delta < 1, "delta in (0, 1)", self.delta)
         check(0 < self.birth_learning_rate < math.inf, "birth_learning_rate > 0", self.birth_learning_rate)
+        check(self.embedding is None or self.embedding >= 0, "embedding >= 0", self.embedding)
         if self.alpha_prior is not None or self.discount:
             check(self.prior == "gem" and not self.point, "a nonparametric posterior", self.prior, "Leave K open.")
         if self.uniform:
@@ -145,6 +175,7 @@ class MethodConfig:
 
     @property
     def prior(self) -> str:
+        """The prior over weights: ``gem`` if K grows, else ``truncated`` or ``uniform``."""
         if self.uniform:
             return "uniform"
         return "gem" if self.num_options is None else "truncated"
@@ -154,7 +185,7 @@ class MethodConfig:
 class Method:
     """A model, a guide, and what grows them (``None`` for a fixed K)."""
 
-    model: OptionHMM
+    model: OptionHMM | CompILE
     guide: PyroModule
     growth: GrowthMessenger | None
 
@@ -167,7 +198,16 @@ METHODS: dict[str, dict] = {
     "options-straight-through": {"guide": "straight-through"},
     "options-point": {"guide": "relaxed", "point": True},
     "ddo": {"guide": "exact", "uniform": True},
+    "compile": {"guide": "segments", "uniform": True},
+    "compile-np": {"guide": "segments"},
     "bc": {"guide": "exact", "uniform": True, "num_options": 1},
+    "bc-deep": {"guide": "exact", "uniform": True, "num_options": 1, "hidden": (64, 64)},
+}
+
+#: settings of CompILE, for its name and a :class:`MethodConfig`: the paper's for Atari, and for integer sequences
+SEGMENT_PRESETS: dict[str, dict] = {
+    "atari": {"num_segments": 7, "max_duration": 15, "hidden": ()},
+    "integers": {"num_segments": 3, "segment_length": 3.0, "hidden": ()},
 }
 
 
@@ -188,8 +228,7 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
     policy = (CategoricalPolicy if data.discrete else GaussianPolicy)(
         data.state_dim, K, data.action_dim, config.hidden, _network(inputs, config)
     )
-    termination = Termination(data.state_dim, K, config.hidden, _network(inputs, config))
-    model = OptionHMM(policy, termination, _prior(config), config.alpha, config.termination_cost)
+    model = _model(data, policy, config, inputs)
     guide = _guide(data, K, config, inputs)
     if config.num_options is not None:
         return Method(model, guide, None)
@@ -222,6 +261,24 @@ def _prior(config: MethodConfig) -> str | GEM:
     return GEM(config.alpha, discount=config.discount, alpha_prior=config.alpha_prior)
 
 
+def _encoder_inputs(data: Trajectories, config: MethodConfig, inputs: VaryingInputs | None):
+    """What reads the states for an encoder; ``None`` for the encoder itself."""
+    width, units = data.state_dim if inputs is None else inputs.out_features, config.embedding
+    if units is None:
+        units = 16 if width > WIDE else 0
+    return StateEmbedding(data.state_dim, units, inputs) if units else inputs
+
+
+def _model(data: Trajectories, policy, config: MethodConfig, inputs: VaryingInputs | None) -> OptionHMM | CompILE:
+    if config.guide == "segments":
+        check(config.termination_cost == 0, "no termination_cost with CompILE", config.termination_cost)
+        mean = data.num_steps / len(data)
+        length = mean / config.num_segments if config.segment_length is None else config.segment_length
+        return CompILE(policy, config.num_segments, length, _prior(config), config.alpha, config.max_duration)
+    termination = Termination(data.state_dim, policy.num_options, config.hidden, _network(inputs, config))
+    return OptionHMM(policy, termination, _prior(config), config.alpha, config.termination_cost)
+
+
 def _guide(data: Trajectories, num_options: int, config: MethodConfig, inputs: VaryingInputs | None) -> PyroModule:
     weights = weights_guide(config.prior, num_options, config.point)
     if config.alpha_prior is not None:
@@ -229,5 +286,8 @@ def _guide(data: Trajectories, num_options: int, config: MethodConfig, inputs: V
     if config.guide == "exact":
         return Exact(weights)
     step_dim = data.state_dim + data.action_dim
-    encoder = PathEncoder(step_dim, num_options, config.lstm_size, config.encoder_hidden, inputs=inputs)
+    sizes = config.lstm_size, config.encoder_hidden
+    if config.guide == "segments":
+        return RelaxedSegments(weights, SegmentEncoder(step_dim, num_options, *sizes, inputs), config.num_segments)
+    encoder = PathEncoder(step_dim, num_options, *sizes, inputs=_encoder_inputs(data, config, inputs))
     return GUIDES[config.guide](weights, encoder, coupled=config.coupled)

@@ -36,6 +36,9 @@ class LabelScores:
 def boundaries(options: Tensor, mask: Tensor) -> Tensor:
     """Where another option takes over, ``(N, T)``; the first step of an episode does not count.
 
+    >>> boundaries(torch.tensor([[3, 3, 1]]), torch.ones(1, 3, dtype=torch.bool)).tolist()
+    [[False, False, True]]
+
     :param options: integers ``(N, T)``
     :param mask: steps in use ``(N, T)``
     """
@@ -105,6 +108,10 @@ def _best_naming(predicted: np.ndarray, true: np.ndarray) -> dict[int, int]:
 def hungarian_accuracy(predicted: Tensor, true: Tensor, mask: Tensor) -> float:
     """Share of steps that agree under the best one-to-one naming; options without a name agree with nothing.
 
+    >>> predicted, true = torch.tensor([[7, 7, 7, 2]]), torch.tensor([[0, 0, 1, 1]])
+    >>> hungarian_accuracy(predicted, true, torch.ones(1, 4, dtype=torch.bool))
+    0.75
+
     :param predicted: integers ``(N, T)``
     :param true: the same of the truth
     :param mask: steps in use ``(N, T)``
@@ -129,3 +136,19 @@ def label_scores(predicted: Tensor, true: Tensor, mask: Tensor) -> LabelScores:
         accuracy=hungarian_accuracy(predicted, true, mask),
         naming=_best_naming(ours, truth),
     )
+
+
+def found_options(predicted: Tensor, true: Tensor, mask: Tensor) -> int:
+    """How many true options have a skill of their own.
+
+    One that is on in more than half of the option's steps, and more than half of whose own steps are the option's.
+
+    :param predicted: integers ``(N, T)``
+    :param true: the same of the truth
+    :param mask: steps in use ``(N, T)``
+    """
+    ours, truth = _steps(predicted, mask, "predicted options"), _steps(true, mask, "true options")
+    counts = np.zeros((ours.max() + 1, truth.max() + 1), dtype=np.int64)
+    np.add.at(counts, (ours, truth), 1)
+    covers, pure = 2 * counts > counts.sum(0), 2 * counts > counts.sum(1, keepdims=True)
+    return int((covers & pure).any(0).sum())

@@ -1,5 +1,12 @@
+import os
+
 import pyro
 import pytest
+import torch
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has a core to itself, and so have the examples that it runs
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,14 @@ from pyro_options.data import Trajectories
 from pyro_options.growth import Scene, reweight
 from pyro_options.guides import Exact, weights_guide
 from pyro_options.handlers import ObserveMessenger, collapse
+from pyro_options.methods import METHODS
 from pyro_options.models import OptionHMM
 from pyro_options.nn import CategoricalPolicy, Termination
+from pyro_options.skills import Skills
+
+#: methods that must be told how many options there are, and those with a single one
+TOLD, SINGLE = ("ddo", "compile"), ("bc", "bc-deep")
+GROWING = [name for name in METHODS if name not in TOLD + SINGLE]
 
 P_VALUE = 1e-4  # seeds are fixed: a fit is either above this or wrong
 
@@ -92,6 +98,11 @@ def path_goodness_of_fit(samples: Tensor, values: Tensor, probs: Tensor) -> floa
     return multinomial_goodness_of_fit(probs, same.sum(0).to(probs), total_count=len(samples))
 
 
+def told(name: str) -> dict:
+    """What a method must be told besides its name."""
+    return {"num_options": 3} if name in TOLD else {}
+
+
 def make_episodes(num_episodes=6, num_steps=5, state_dim=3, num_actions=4, seed=0):
     generator = torch.Generator().manual_seed(seed)
     states = torch.randn(num_episodes, num_steps, state_dim, generator=generator)
@@ -136,3 +147,20 @@ def speakers(*says, termination=-5.0):
     guide = Exact(weights_guide("gem", len(says)))
     reweight([guide], torch.zeros(len(says)))
     return model, guide
+
+
+def talking_skills(*says, names=("up", "down", "left", "right"), **metadata):
+    """Options that say one action each."""
+    model, guide = speakers(*says, termination=-3.0)
+    return Skills(
+        model.policy, model.termination, guide.weights.mean_log_weights(), action_names=names, metadata=metadata
+    )
+
+
+def talks(*rows):
+    """Episodes with these actions."""
+    return Trajectories.from_episodes([(torch.randn(len(row), 3), torch.tensor(row)) for row in rows], num_actions=4)
+
+
+#: what the episodes of a small report say
+BLOCKS = ([0] * 6 + [1] * 4 + [2] * 8, [1] * 5, [2] * 3 + [0] * 3)

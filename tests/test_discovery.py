@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from helpers import make_episodes
+from helpers import GROWING, make_episodes, told
 
 import pyro_options
 from pyro_options import Skills, discover
@@ -30,25 +30,25 @@ def test_the_package_offers_both_and_imports_neither():
         _ = pyro_options.nothing
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("ddo", "options-score-function")])
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "options-score-function"])
 @pytest.mark.parametrize("continuous", [False, True])
 def test_every_method_gives_skills_that_tell_how_they_were_made(method, continuous, tmp_path):
     data = make_episodes(16)
     if continuous:
         data = Trajectories(data.states, torch.randn(16, 5, 2), data.lengths)
-    skills = discover(data, method, held_out=0.25, seed=3, check_every=2, **QUICK)
+    skills = discover(data, method, held_out=0.25, seed=3, check_every=2, **told(method) | QUICK)
     assert isinstance(skills, Skills) and skills.discrete is not continuous
     made = skills.metadata
     assert made["episodes"] == {"train": 12, "held_out": 4}
     assert set(made["log_likelihood"]) == {"train", "held_out"}
     assert all(np.isfinite(list(made["log_likelihood"].values())))
-    assert len(made["history"]["elbo"]) == 3 and made["history"]["num_options"][0] == 1
-    assert made["method"]["name"] == method and made["method"]["hidden"] == ()
+    assert len(made["history"]["elbo"]) == 3 and made["history"]["num_options"][0] == told(method).get("num_options", 1)
+    assert made["method"]["name"] == method and made["method"]["hidden"] == METHODS[method].get("hidden", ())
     assert made["train"]["seed"] == 3 and made["train"]["epochs"] == 3
     moves = [move for event in made["growth"] for move in event["moves"] if move["accepted"]]
-    assert bool(made["growth"]) == (method != "bc")
+    assert bool(made["growth"]) == (method in GROWING)
     grown = sum(len(move["components"]) * (1 if move["kind"] == "birth" else -1) for move in moves)
-    assert skills.num_options == 1 + grown
+    assert skills.num_options == told(method).get("num_options", 1) + grown
     json.dumps(made)
     skills.save(tmp_path / "skills.safetensors")
     assert Skills.load(tmp_path / "skills.safetensors").log_likelihood(data) == skills.log_likelihood(data)
@@ -68,6 +68,8 @@ def test_the_likelihood_is_that_of_the_split():
     train, held = data.split(0.25, 5)
     assert skills.metadata["log_likelihood"]["train"] == pytest.approx(skills.log_likelihood(train))
     assert skills.metadata["log_likelihood"]["held_out"] == pytest.approx(skills.log_likelihood(held))
+    in_use = skills.metadata["options_in_use"]
+    assert 1 <= in_use["interval"][0] <= in_use["mode"] <= in_use["interval"][1] <= skills.num_options
 
 
 def test_options_come_by_use():

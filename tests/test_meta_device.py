@@ -3,13 +3,14 @@
 import pyro
 import pytest
 import torch
-from helpers import make_episodes
+from helpers import make_episodes, told
 from pyro import poutine
 
 from pyro_options.growth import SplitBirth, grow, permute, prune
 from pyro_options.guides import weights_guide
 from pyro_options.handlers import EntropyMessenger, TemperMessenger, collapse
 from pyro_options.methods import METHODS, build
+from pyro_options.nn import growables
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +36,7 @@ def objective(method, episodes):
 def test_model_and_guide_run_on_the_meta_device(name, monkeypatch):
     monkeypatch.setattr(EntropyMessenger, "__exit__", _exit_without_value)
     episodes = make_episodes(6)
-    method = build(name, episodes, hidden=(8,), num_options=3 if name == "ddo" else None)
+    method = build(name, episodes, **told(name))
     method.model.to("meta"), method.guide.to("meta")
     elbo = objective(method, episodes.to("meta"))
     assert elbo.device.type == "meta" and elbo.shape == ()
@@ -51,7 +52,7 @@ def _exit_without_value(self, *args):
     pyro.factor("usage_entropy", self.weight * self._population * self._entropy)
 
 
-@pytest.mark.parametrize("name", ["options", "options-exact", "options-point"])
+@pytest.mark.parametrize("name", ["options", "options-exact", "options-point", "compile-np"])
 def test_growth_runs_on_the_meta_device(name):
     episodes = make_episodes(6)
     method = build(name, episodes, hidden=(8,))
@@ -63,7 +64,7 @@ def test_growth_runs_on_the_meta_device(name):
         logits = method.model.policy(episodes.to("meta").states).logits
         assert log_weights.device.type == logits.device.type == "meta"
     assert method.model.num_options == 2
-    for layer in (method.model.policy.heads, method.model.termination.heads):
+    for layer in growables([method.model]):
         layer.inherit(1, 0, SplitBirth().noise)
 
 

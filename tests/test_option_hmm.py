@@ -5,11 +5,12 @@ import math
 import pyro
 import pytest
 import torch
-from helpers import make_episodes, make_model
+from helpers import enumerate_paths, make_episodes, make_model
 from pyro import poutine
 from pyro.infer import SVI, Predictive, Trace_ELBO, TraceGraph_ELBO
 from torch.testing import assert_close
 
+from pyro_options.distributions import OptionPath
 from pyro_options.guides import Exact, Relaxed, ScoreFunction, UniformWeights, weights_guide
 from pyro_options.handlers import collapse, temper
 from pyro_options.models import OptionHMM
@@ -128,3 +129,29 @@ def test_elbo_stays_below_the_log_marginal_after_training(guide_class):
     assert samples.isfinite().all()
     assert float(samples.mean()) <= exact + 3 * error
     assert float(samples.mean()) >= exact - 0.25 * abs(exact)
+
+
+def test_the_gradient_of_the_bound_is_the_expectation_gradient_of_ddo():
+    """Fox et al. (2017): posterior expectations, here by brute force, of the gradient of the joint."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        episodes = make_episodes(1, num_steps=3).to(dtype=torch.float64)
+        length = int(episodes.lengths[0])
+        model, guide = make_model("uniform", num_options=2), Exact(UniformWeights(2))
+        parameters = list(model.parameters())
+        with pyro.get_param_store().scope():
+            TraceGraph_ELBO().loss_and_grads(collapse(model), guide, episodes)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    gradients = [p.grad.clone() for p in parameters]
+    path = model.path(guide.weights.mean_log_weights(), episodes)
+    emission = model.policy(episodes.states).component_log_prob(episodes.actions)
+    logits = path.termination_logits[0, :length]
+    every = enumerate_paths(path.log_weights.detach(), logits.detach(), emission[0, :length].detach())
+    assert length > 1 and len(every.joint) == 4**length
+    values = every.values(2)
+    log_path = OptionPath(path.log_weights, logits).log_prob(values)
+    log_actions = (values[..., 1:] * emission[0, :length]).sum((-1, -2))
+    expected = torch.autograd.grad(-(every.posterior * (log_path + log_actions)).sum(), parameters)
+    for gradient, one in zip(gradients, expected):
+        assert_close(gradient, one)

@@ -8,7 +8,7 @@ from PIL import Image
 
 from pyro_options.animation import annotate, save_gif
 from pyro_options.envs import expert_rollouts, replay_frames
-from pyro_options.plotting import option_color
+from pyro_options.palette import option_color
 
 
 @pytest.fixture(scope="module")

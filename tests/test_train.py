@@ -2,14 +2,12 @@
 
 import pytest
 import torch
-from helpers import make_episodes
+from helpers import GROWING, make_episodes, told
 
 from pyro_options.data import Trajectories
 from pyro_options.infer import Constant, Exponential, TrainConfig, Trainer
 from pyro_options.methods import METHODS, build
 from pyro_options.metrics import explain
-
-GROWING = [name for name in METHODS if name not in ("ddo", "bc")]
 
 
 def continuous_episodes(num_episodes=16):
@@ -18,11 +16,12 @@ def continuous_episodes(num_episodes=16):
 
 
 def train(name, data, epochs=3, seed=0, **config):
-    if name == "ddo":
-        config.setdefault("num_options", 3)
     torch.manual_seed(seed)
-    method = build(name, data, **{"hidden": (8,), "check_every": 2} | config)
-    entropy = Constant(1.0 if name.startswith("options") else 0.0)
+    settings = {"check_every": 2} | told(name) | config
+    if name != "bc-deep":
+        settings["hidden"] = (8,)
+    method = build(name, data, **settings)
+    entropy = Constant(1.0 if name in GROWING else 0.0)
     settings = TrainConfig(epochs=epochs, batch_size=8, entropy_weight=entropy, progress=False, seed=seed)
     trainer = Trainer(method.model, method.guide, data, settings, method.growth)
     trainer.run()
@@ -56,7 +55,7 @@ def test_every_options_method_takes_a_fixed_number(name):
     assert trainer.model.num_options == 4 and trainer.growth is None and trainer.model.prior == "truncated"
 
 
-@pytest.mark.parametrize("name", ["options", "options-exact", "options-score-function"])
+@pytest.mark.parametrize("name", ["options", "options-exact", "options-score-function", "compile-np"])
 def test_the_same_seed_gives_the_same_numbers(name):
     runs = [train(name, make_episodes(16), seed=3) for _ in range(2)]
     assert runs[0].history.elbo == runs[1].history.elbo

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from .bits import pack_bits, unpack_bits
+from .integers import Integers, integer_sequences
 from .npz import from_npz
 from .synthetic import Synthetic, synthetic_options
 from .trajectories import Trajectories
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
     from .policies import load_policy
 
 __all__ = [
+    "Integers",
     "Rollouts",
     "Synthetic",
     "Trajectories",
     "collect",
     "from_minari",
     "from_npz",
+    "integer_sequences",
     "load_policy",
     "pack_bits",
     "rollout",

@@ -33,6 +33,7 @@ class Declared:
 
     @property
     def nbytes(self) -> int:
+        """Bytes that the array takes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 

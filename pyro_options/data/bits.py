@@ -9,6 +9,9 @@ from pyro_options.errors import check
 def unpack_bits(packed: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """``(..., B)`` bytes as ``(..., 8 B)`` zeros and ones, most significant bit first as ``numpy.unpackbits`` has it.
 
+    >>> unpack_bits(torch.tensor([5], dtype=torch.uint8), torch.long).tolist()
+    [0, 0, 0, 0, 0, 1, 0, 1]
+
     :param dtype: of the result, by default torch's default floating point type
     """
     check(
@@ -23,7 +26,11 @@ def unpack_bits(packed: Tensor, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def pack_bits(bits: Tensor) -> Tensor:
-    """``(..., 8 B)`` zeros and ones as ``(..., B)`` bytes: the inverse of :func:`unpack_bits`."""
+    """``(..., 8 B)`` zeros and ones as ``(..., B)`` bytes: the inverse of :func:`unpack_bits`.
+
+    >>> pack_bits(torch.tensor([0, 0, 0, 0, 0, 1, 0, 1])).tolist()
+    [5]
+    """
     check(bits.shape[-1:] and bits.shape[-1] % 8 == 0, "a multiple of 8 bits", tuple(bits.shape))
     shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)
     return (bits.to(torch.uint8).unflatten(-1, (-1, 8)) << shifts).sum(-1, dtype=torch.uint8)

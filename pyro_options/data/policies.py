@@ -27,7 +27,8 @@ _UNUSED: dict[str, Any] = {
 class Predictor(Protocol):
     """A policy as Stable-Baselines3 has it; ``state`` is whatever it wants to remember within an episode."""
 
-    def predict(self, observation, state=None, episode_start=None, deterministic=True) -> tuple[Any, Any]: ...
+    def predict(self, observation, state=None, episode_start=None, deterministic=True) -> tuple[Any, Any]:
+        """The action, and what to remember."""
 
 
 class _Function:

@@ -103,7 +103,11 @@ class Trajectories:
     def from_episodes(
         cls, episodes: Sequence[tuple], num_actions: int | None = None, packed: bool = False
     ) -> "Trajectories":
-        """From a list of ``(states (T_i, D), actions (T_i,) or (T_i, A))``; one more state than actions is dropped."""
+        """From a list of ``(states (T_i, D), actions (T_i,) or (T_i, A))``; one more state than actions is dropped.
+
+        >>> Trajectories.from_episodes([(torch.zeros(4, 2), [0, 1, 1]), (torch.zeros(2, 2), [1, 0])])
+        Trajectories(2 episodes of 2 to 3 steps, states 2 × torch.float32, 2 discrete actions)
+        """
         check(len(episodes) >= 1, "at least one episode", "none")
         states: list[Tensor] = []
         actions: list[Tensor] = []
@@ -178,6 +182,7 @@ class Trajectories:
 
     @property
     def device(self) -> torch.device:
+        """Where the episodes are."""
         return self.stored.device
 
     @property

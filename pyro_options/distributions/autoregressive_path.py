@@ -12,6 +12,7 @@ from torch.nn.functional import logsigmoid, one_hot, pad
 from pyro_options.errors import InputError
 
 from .decoder_draw import can_draw, draw
+from .logspace import gumbel
 
 
 class Decoder(Protocol):
@@ -21,12 +22,6 @@ class Decoder(Protocol):
         """:param context: ``(..., H)`` :param previous: ``(..., K + 1)`` :returns: logits ``(..., K + 1)``"""
 
 
-def _gumbel(like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    limits = torch.finfo(like.dtype)
-    uniform = torch.rand(shape, dtype=like.dtype, device=like.device).clamp(min=limits.tiny, max=1 - limits.eps)
-    return -torch.log(-torch.log(uniform))
-
-
 class AutoregressivePath(TorchDistribution):
     r"""Discrete paths drawn step by step.
 
@@ -34,7 +29,7 @@ class AutoregressivePath(TorchDistribution):
 
     :math:`c_t` is the encoder's summary of :math:`\xi_{t:T-1}` and of the weights. By default (``coupled``) an option
     that does not terminate goes on, :math:`h_t = h_{t-1}` when :math:`b_t = 0`, so that no mass falls on paths that the
-    model forbids. ``coupled=False`` is the paper's equation 18, where :math:`h_t` is drawn independently of
+    model forbids. ``coupled=False`` is the paper's equation 16, where :math:`h_t` is drawn independently of
     :math:`b_t`; its bound is minus infinity for discrete samples.
 
     :param decoder: gives the logits of a step, see :class:`Decoder`
@@ -71,8 +66,8 @@ class AutoregressivePath(TorchDistribution):
         T, width = self.event_shape
         context = self.context  # (..., T, H)
         shape = (T, *self.batch_shape)
-        logistic = _gumbel(context, (*shape, 1)) - _gumbel(context, (*shape, 1))
-        noise = torch.cat([logistic, _gumbel(context, (*shape, width - 1))], -1)
+        logistic = gumbel(context, (*shape, 1)) - gumbel(context, (*shape, 1))
+        noise = torch.cat([logistic, gumbel(context, (*shape, width - 1))], -1)
         if self.batch_shape and can_draw(self.decoder, context):
             temperature = getattr(self, "temperature", 1.0)
             self._drawn = draw(self.decoder, context, noise.movedim(0, -2), temperature, self.coupled, self.discrete)

@@ -1,6 +1,7 @@
 """Elementary functions that stay finite, with finite gradients, where their textbook form does not."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -39,3 +40,10 @@ def log_softplus(x: Tensor) -> Tensor:
 def safe_log(x: Tensor) -> Tensor:
     """``log(x)`` with zero replaced by the smallest normal number, so that value and gradient are finite."""
     return torch.log(x.clamp(min=torch.finfo(x.dtype).tiny))
+
+
+def gumbel(like: Tensor, shape: Sequence[int]) -> Tensor:
+    """Finite Gumbel noise, of the type and on the device of ``like``."""
+    limits = torch.finfo(like.dtype)
+    uniform = torch.rand(tuple(shape), dtype=like.dtype, device=like.device)
+    return -torch.log(-torch.log(uniform.clamp(min=limits.tiny, max=1 - limits.eps)))

@@ -39,6 +39,7 @@ class StepPosterior(NamedTuple):
 
 
 def forward_messages(log_weights: Tensor, termination_logits: Tensor, emission: Tensor) -> Messages:
+    """What the actions so far say about the option of each step."""
     log_stop, log_stay = logsigmoid(termination_logits), logsigmoid(-termination_logits)
     alpha = log_weights + emission[0]
     log_normalizer = torch.logsumexp(alpha, -1)
@@ -56,6 +57,7 @@ def forward_messages(log_weights: Tensor, termination_logits: Tensor, emission: 
 
 
 def backward_messages(log_weights: Tensor, termination_logits: Tensor, emission: Tensor) -> Messages:
+    """What the actions ahead say about the option of each step."""
     log_stop, log_stay = logsigmoid(termination_logits), logsigmoid(-termination_logits)
     beta = torch.zeros_like(emission[0])
     state, switch, normalizers = [beta], [], []
@@ -77,6 +79,7 @@ def backward_messages(log_weights: Tensor, termination_logits: Tensor, emission:
 def step_posterior(
     log_weights: Tensor, termination_logits: Tensor, emission: Tensor, forward: Messages, backward: Messages
 ) -> StepPosterior:
+    """Both messages together: the posterior of staying and of starting at each step."""
     alpha = forward.state[:-1]
     ahead = emission + backward.state
     stay = alpha + logsigmoid(-termination_logits[1:]) + ahead[1:]

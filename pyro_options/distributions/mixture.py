@@ -32,6 +32,7 @@ class Mixture(TorchDistribution):
 
     @property
     def num_components(self) -> int:
+        """K."""
         return self.log_weights.shape[-1]
 
     @property

@@ -66,6 +66,7 @@ class CategoricalActions(OptionActions):
         super().__init__(logits.shape[:-3], logits.shape[-3:-2], path, mask)
 
     def given(self, path):
+        """The actions given another path."""
         return CategoricalActions(self.logits, path, self.step_mask)
 
     def expand(self, batch_shape, _instance=None):
@@ -76,6 +77,7 @@ class CategoricalActions(OptionActions):
         return CategoricalActions(self.logits.expand(shape + self.logits.shape[-3:]), self.path, mask)
 
     def component_log_prob(self, value):
+        """log π_k(a_t | s_t), ``(..., T, K)``."""
         logits = self.logits
         index = value.unsqueeze(-1).unsqueeze(-1).expand(value.shape + (logits.shape[-2], 1))
         logits = logits.expand(index.shape[:-1] + logits.shape[-1:])
@@ -101,6 +103,7 @@ class GaussianActions(OptionActions):
         super().__init__(mean.shape[:-3], mean.shape[-3:-2] + mean.shape[-1:], path, mask)
 
     def given(self, path):
+        """The actions given another path."""
         return GaussianActions(self.mean_action, self.log_scale, path, self.step_mask)
 
     def expand(self, batch_shape, _instance=None):
@@ -112,6 +115,7 @@ class GaussianActions(OptionActions):
         return GaussianActions(mean, self.log_scale, self.path, mask)
 
     def component_log_prob(self, value):
+        """log π_k(a_t | s_t), ``(..., T, K)``."""
         standardized = (value.unsqueeze(-2) - self.mean_action) * torch.exp(-self.log_scale)
         return (-0.5 * standardized**2 - self.log_scale - 0.5 * math.log(2 * math.pi)).sum(-1)
 

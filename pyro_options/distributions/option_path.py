@@ -33,6 +33,9 @@ class PathPosterior:
 def encode_path(options: Tensor, terminations: Tensor, num_options: int) -> Tensor:
     """The path tensor ``(..., T, K + 1)``: terminations first, one-hot options behind.
 
+    >>> encode_path(torch.tensor([0, 0, 1]), torch.tensor([1, 0, 1]), num_options=2).tolist()
+    [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
+
     :param options: integer options ``(..., T)``
     :param terminations: bits ``(..., T)``
     """
@@ -44,8 +47,8 @@ class OptionPath(TorchDistribution):
     r"""Options :math:`h_t` and terminations :math:`b_t` of an episode, given its states and the high-level policy.
 
     .. math:: p(\zeta) = \eta_{h_0}\prod_{t\ge 1}
-        \big[\psi_{h_{t-1}}(s_t)\,\eta_{h_t}\big]^{b_t}
-        \big[(1-\psi_{h_{t-1}}(s_t))\,\delta_{h_t=h_{t-1}}\big]^{1-b_t}, \qquad b_0 = 1
+        [\psi_{h_{t-1}}(s_t)\,\eta_{h_t}]^{b_t}
+        [(1-\psi_{h_{t-1}}(s_t))\,\delta_{h_t=h_{t-1}}]^{1-b_t}, \qquad b_0 = 1
 
     A path is one tensor of event shape ``(T, K + 1)``: ``b_t`` in column 0, ``h_t`` (one-hot or relaxed) behind it.
     With a nonparametric truncation the weights sum to less than one: densities leave the rest of the mass to options
@@ -87,6 +90,7 @@ class OptionPath(TorchDistribution):
 
     @property
     def num_options(self) -> int:
+        """K."""
         return self.log_weights.shape[-1]
 
     @property
@@ -258,12 +262,14 @@ class MarginalActions(TorchDistribution):
 
     @property
     def step_mask(self):
+        """Steps in use."""
         return self.likelihood.step_mask
 
     def expand(self, batch_shape, _instance=None):
         return MarginalActions(self.path.expand(batch_shape), self.likelihood.expand(batch_shape))
 
     def component_log_prob(self, value: Tensor) -> Tensor:
+        """log π_k(a_t | s_t), ``(..., T, K)``."""
         return self.likelihood.component_log_prob(value)
 
     def responsibilities(self, value: Tensor) -> Tensor:

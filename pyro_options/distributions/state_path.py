@@ -14,8 +14,8 @@ class StatePath(OptionPath):
     r"""An :class:`OptionPath` that chooses options by the state in which the last one ended.
 
     .. math:: p(\zeta) = \eta_{h_0}(s_0)\prod_{t\ge 1}
-        \big[\psi_{h_{t-1}}(s_t)\,\eta_{h_t}(s_t)\big]^{b_t}
-        \big[(1-\psi_{h_{t-1}}(s_t))\,\delta_{h_t=h_{t-1}}\big]^{1-b_t}, \qquad b_0 = 1
+        [\psi_{h_{t-1}}(s_t)\,\eta_{h_t}(s_t)]^{b_t}
+        [(1-\psi_{h_{t-1}}(s_t))\,\delta_{h_t=h_{t-1}}]^{1-b_t}, \qquad b_0 = 1
 
     The transition is still diagonal plus rank one, so sums over paths cost O(TK). They run in plain torch.
 

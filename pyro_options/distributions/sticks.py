@@ -146,6 +146,11 @@ def gem_sticks(alpha: Tensor, num_sticks: int, discount: Tensor | None = None) -
 def log_stick_breaking(logits: Tensor, remainder: bool = False) -> Tensor:
     r"""Log weights :math:`\log v_k + \sum_{l<k}\log(1-v_l)` from logit sticks.
 
+    >>> log_stick_breaking(torch.zeros(3)).exp().tolist()
+    [0.5, 0.25, 0.125]
+    >>> log_stick_breaking(torch.zeros(3), remainder=True).exp().tolist()
+    [0.5, 0.25, 0.125, 0.125]
+
     :param logits: stick logits ``(..., S)``
     :param remainder: ``False`` gives ``S`` weights summing to less than one, the rest belonging to components not yet
         born (nonparametric truncation); ``True`` appends the rest as the last of ``S + 1`` weights (parametric).

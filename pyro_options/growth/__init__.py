@@ -2,6 +2,7 @@
 
 from .births import Birth, DataBirth, RandomBirth, SplitBirth
 from .events import GrowthEvent, Move
+from .marks import Mark, growth_marks
 from .removals import Merge, Prune, Removal
 from .resize import grow, merge, num_components, permute, prune, resize, reweight
 from .rules import EvidenceRule, Never, Rule, TrialRule, UsageRule
@@ -15,6 +16,7 @@ __all__ = [
     "DataBirth",
     "EvidenceRule",
     "GrowthEvent",
+    "Mark",
     "Merge",
     "Move",
     "Never",
@@ -31,6 +33,7 @@ __all__ = [
     "UsageRule",
     "Verdict",
     "grow",
+    "growth_marks",
     "merge",
     "num_components",
     "permute",

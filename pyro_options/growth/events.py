@@ -32,11 +32,23 @@ class GrowthEvent:
 
     @property
     def num_born(self) -> int:
+        """Components born at this check."""
         return self._count(True)
 
     @property
     def num_removed(self) -> int:
+        """Components removed at this check."""
         return self._count(False)
+
+    def tally(self) -> dict[str, int]:
+        """How many components were born, refused at birth, pruned and merged, for pictures."""
+        counts = dict.fromkeys(("birth", "refusal", "prune", "merge"), 0)
+        for move in self.moves:
+            if move.verdict.accepted:
+                counts[move.kind] += len(move.components)
+            elif move.kind == "birth":
+                counts["refusal"] += len(move.components)
+        return counts
 
     def to_dict(self) -> dict:
         """Plain numbers, for JSON; what was not measured is ``None``."""

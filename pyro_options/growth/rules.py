@@ -26,6 +26,11 @@ class UsageRule:
 
     It has a known weak spot: usage of 0.76 and 0.24 at K = 2, δ = 0.5 stops growth for good.
 
+    >>> import torch
+    >>> even, uneven = torch.tensor([0.5, 0.5]), torch.tensor([0.76, 0.24])
+    >>> [UsageRule().propose(Usage(share, share, 100)) for share in (even, uneven)]
+    [1, 0]
+
     :param delta: δ in (0, 1)
     :param measure: ``"likelihood"`` counts the data that a component makes most likely, as the paper does;
         ``"posterior"`` sums responsibilities, which also know the weights and what came before and after
@@ -39,10 +44,12 @@ class UsageRule:
         check(self.measure in ("likelihood", "posterior"), 'measure "likelihood" or "posterior"', repr(self.measure))
 
     def propose(self, usage: Usage) -> int:
+        """One birth unless a component is used by less than δ / K."""
         share = getattr(usage, self.measure)
         return 0 if bool((share < self.delta / len(share)).any()) else 1
 
     def accept(self, newborns: Newborns) -> Verdict:
+        """Keeps every birth."""
         return Verdict(True)
 
 
@@ -69,9 +76,11 @@ class EvidenceRule:
         check(self.max_rows >= 2, "max_rows >= 2", self.max_rows)
 
     def propose(self, usage: Usage) -> int:
+        """One birth at every check."""
         return 1
 
     def accept(self, newborns: Newborns) -> Verdict:
+        """Keeps births that others than their own data ask for."""
         rows = newborns.judged(self.max_rows)
         if len(rows) < 2:
             return Verdict(False)
@@ -99,9 +108,11 @@ class TrialRule:
         check(self.rate > 0, "rate > 0", self.rate)
 
     def propose(self, usage: Usage) -> int:
+        """A share of the components there are, at least one."""
         return max(1, round(self.rate * usage.num_components))
 
     def accept(self, newborns: Newborns) -> Verdict:
+        """Keeps every birth, for a removal to undo."""
         return Verdict(True)
 
 
@@ -110,7 +121,9 @@ class Never:
     """Keeps K as it is."""
 
     def propose(self, usage: Usage) -> int:
+        """None."""
         return 0
 
     def accept(self, newborns: Newborns) -> Verdict:
+        """Nothing to refuse."""
         return Verdict(True)

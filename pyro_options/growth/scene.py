@@ -173,6 +173,7 @@ class Newborns(Scene):
 
     index: Sequence[int] = ()  # the new components
     used_rows: set[int] = field(default_factory=set)  # rows that their birth has looked at
+    notes: dict[str, Tensor] = field(default_factory=dict)  # what their birth has found out, for a judge that asks
 
     def trial_weights(self, share: float) -> Tensor:
         """Log weights with ``share`` for the new components together and the rest for those that were there."""

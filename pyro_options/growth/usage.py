@@ -17,6 +17,7 @@ class Usage:
 
     @property
     def num_components(self) -> int:
+        """K."""
         return len(self.likelihood)
 
     def replacement_cost(self) -> Tensor:

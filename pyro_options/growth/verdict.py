@@ -16,6 +16,7 @@ class Verdict:
     log_weights: Tensor | None = None  # weights that suit the data best after the move, if the judge looked for them
 
     def figures(self) -> dict[str, float]:
+        """The gain and its standard error, for a record."""
         return {"gain": self.gain, "error": self.error}
 
     @staticmethod

@@ -20,7 +20,7 @@ def usage_entropy(responsibilities: Tensor, mask: Tensor | None, per: str) -> Te
     :param responsibilities: ``(N, ..., K)``, zero where masked out
     :param mask: ``(N, ...)``
     :param per: ``"batch"`` averages over the whole batch first; ``"trajectory"`` averages each row on its own (the
-        paper's equation 15) and then takes the mean of their entropies
+        paper's equation 19) and then takes the mean of their entropies
     """
     flat = responsibilities.flatten(1, -2)  # (N, T, K)
     counts = flat.new_full((len(flat), 1), flat.shape[1]) if mask is None else mask.flatten(1).sum(-1, keepdim=True)

@@ -81,6 +81,7 @@ class GrowthMessenger(ObserveMessenger):
 
     @property
     def num_components(self) -> int:
+        """K, the same in every growable layer."""
         return num_components(self.modules)
 
     def due(self, time: int) -> bool:

@@ -20,6 +20,7 @@ class ObserveMessenger(Messenger):
         self.reset()
 
     def reset(self) -> None:
+        """Forgets what was seen."""
         self._likelihood = self._posterior = self._explained = None
         self._count = 0
 

@@ -26,6 +26,9 @@ class Constant:
 class Exponential:
     """``max(floor, initial · rate ** epoch)``, the paper's schedule.
 
+    >>> [Exponential(1.0, rate=0.5, floor=0.2)(epoch) for epoch in range(4)]
+    [1.0, 0.5, 0.25, 0.2]
+
     :param rate: factor per epoch, in (0, 1]
     """
 

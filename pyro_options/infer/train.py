@@ -22,6 +22,7 @@ from pyro_options.data import Trajectories
 from pyro_options.errors import InputError, check, check_count, choice
 from pyro_options.growth import GrowthEvent
 from pyro_options.handlers import EntropyMessenger, GrowthMessenger, TemperMessenger, collapse
+from pyro_options.nn import shared_product
 
 from .checkpoint import Checkpoint, Saver
 from .health import Health, diagnosis
@@ -74,6 +75,7 @@ class History:
     seconds: float = 0.0
 
     def to_dict(self) -> dict:
+        """Plain numbers, for JSON."""
         return asdict(self)
 
 
@@ -143,6 +145,7 @@ class Trainer:
         self.saver = None if checkpoint is None else Saver(self, checkpoint)
 
     def parameters(self) -> list[torch.nn.Parameter]:
+        """Every parameter of the model and the guide."""
         return [*self.model.parameters(), *self.guide.parameters()]
 
     def _is_weight(self, parameter: torch.nn.Parameter) -> bool:
@@ -177,12 +180,14 @@ class Trainer:
 
     def _loss_and_grads(self, batch: Trajectories) -> float:
         model, guide = self.objective
+        batch = batch.unpack()  # once for all that read the states
         # Pyro checks every shape and constraint once for each K; at every step that would cost a tenth of the time.
         validate = self._validated != self.model.num_options
         with (
             pyro.validation_enabled(validate),
             pyro.get_param_store().scope(),
             poutine.scale(scale=1 / batch.population),
+            shared_product(batch.states, self.model, self.guide),
         ):
             return self.elbo.loss_and_grads(model, guide, batch)
 
@@ -278,6 +283,7 @@ class Trainer:
         self.epoch, self.batch, self.total, self.order = self.epoch + 1, 0, (0.0, 0), self.batches.get_state()
 
     def record(self, elbo: float) -> None:
+        """Adds an epoch to the history."""
         self.history.elbo.append(elbo)
         self.history.num_options.append(self.model.num_options)
         self.history.temperature.append(self.temper.temperature)

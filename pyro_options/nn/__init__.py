@@ -7,6 +7,9 @@ from .gaussian_components import GaussianComponents
 from .growable import Growable, GrowableHeads, GrowableInput, growables
 from .mlp import mlp, output_size
 from .policy import CategoricalPolicy, GaussianPolicy, Termination, option_heads
+from .segment_encoder import SegmentEncoder
+from .shared_product import ReadsStates, shared_product
+from .state_embedding import StateEmbedding
 from .varying import VaryingInputs
 
 __all__ = [
@@ -19,6 +22,9 @@ __all__ = [
     "GrowableHeads",
     "GrowableInput",
     "PathEncoder",
+    "ReadsStates",
+    "SegmentEncoder",
+    "StateEmbedding",
     "Termination",
     "VaryingInputs",
     "growables",
@@ -26,4 +32,5 @@ __all__ = [
     "option_heads",
     "output_size",
     "reverse_episodes",
+    "shared_product",
 ]

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from pyro_options.threads import compilable, kernels, share
 
+_NARROW = 64  # numbers that cost less to copy than a second product
 _THREAD_WORK = 1_000  # fewer steps than this are done before a second thread has started
 
 
@@ -23,33 +24,49 @@ def reverse_episodes(steps: Tensor, mask: Tensor) -> Tensor:
     return steps.gather(-2, index.unsqueeze(-1).expand(steps.shape))
 
 
+def linear_of_parts(parts: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Tensor:
+    """A linear layer on inputs side by side, which wide ones are in thought only, to spare a copy."""
+    if sum(part.shape[-1] for part in parts) <= _NARROW:
+        return nn.functional.linear(torch.cat(tuple(parts), -1), weight, bias)
+    weights = weight.split([part.shape[-1] for part in parts], 1)
+    result = nn.functional.linear(parts[0], weights[0], bias)
+    for part, columns in zip(parts[1:], weights[1:]):
+        result = result + nn.functional.linear(part, columns)
+    return result
+
+
 def _kernels():
     return kernels("pyro_options.nn.lstm_kernel")
 
 
 class CompiledRecurrence(torch.autograd.Function):
-    """``gates (N, T, 4H)``, ``weight (4H, H)`` and ``lengths (N,)`` to ``(N, T, H)``, zero in the padding."""
+    """``gates (N, T, 4H)``, ``weight (4H, H)`` and ``lengths (N,)`` to ``(N, T, H)``, zero in the padding.
+
+    The gates are overwritten with what the way back needs, which spares the largest of the buffers: pass the result of
+    a product, which nobody else looks at.
+    """
 
     @staticmethod
     def forward(ctx, gates, weight, lengths):
         N, T, width = gates.shape
-        squashed = torch.empty_like(gates)
         cells, hidden = gates.new_empty((N, T, width // 4)), gates.new_empty((N, T, width // 4))
         transposed = weight.t().contiguous()
-        share(_kernels().forward, N, N * T // _THREAD_WORK, gates, transposed, lengths, squashed, cells, hidden)
-        ctx.save_for_backward(weight, lengths, squashed, cells, hidden)
+        share(_kernels().forward, N, N * T // _THREAD_WORK, gates, transposed, lengths, cells, hidden)
+        ctx.save_for_backward(weight, lengths, gates, cells, hidden)
         return hidden
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad):
         weight, lengths, squashed, cells, hidden = ctx.saved_tensors
-        N, T, width = squashed.shape
+        N, T, _ = squashed.shape
         grad_gates = torch.empty_like(squashed)
         inputs = grad.contiguous(), weight.contiguous(), lengths, squashed, cells
         share(_kernels().backward, N, N * T // _THREAD_WORK, *inputs, grad_gates)
-        # The step after comes first here, and what lies beyond the last one is zero.
-        grad_weight = grad_gates[:, :-1].reshape(-1, width).t() @ hidden[:, 1:].reshape(-1, width // 4)
+        # The step after comes first here. All episodes in one row, so that nothing is copied; where one ends the step
+        # after belongs to another, which is taken out again.
+        grad_weight = grad_gates.flatten(0, 1)[:-1].t() @ hidden.flatten(0, 1)[1:]
+        grad_weight -= grad_gates[:-1, -1].t() @ hidden[1:, 0]
         return grad_gates, grad_weight, None
 
 
@@ -63,6 +80,18 @@ def _torch_recurrence(gates: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
     return reverse_episodes(hidden, mask) * mask.unsqueeze(-1)
 
 
+def backward_recurrence(gates: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
+    """What :func:`backward_lstm` does once the products with the inputs are there.
+
+    :param gates: ``(N, T, 4H)``
+    :param weight: of the hidden state ``(4H, H)``
+    :param mask: ``(N, T)``
+    """
+    if not compilable(gates, weight) or _kernels() is None:
+        return _torch_recurrence(gates, weight, mask)
+    return CompiledRecurrence.apply(gates, weight, mask.sum(-1))
+
+
 def backward_lstm(lstm: nn.LSTM, parts: Sequence[Tensor], mask: Tensor) -> Tensor:
     """Hidden states ``(N, T, H)`` of a one-layer LSTM that has read steps ``T - 1, …, t``; zero in the padding.
 
@@ -72,10 +101,5 @@ def backward_lstm(lstm: nn.LSTM, parts: Sequence[Tensor], mask: Tensor) -> Tenso
     :param parts: ``(N, T, D_i)``, side by side the inputs of the LSTM
     :param mask: ``(N, T)``
     """
-    weights = lstm.weight_ih_l0.split([part.shape[-1] for part in parts], 1)
-    gates = nn.functional.linear(parts[0], weights[0], lstm.bias_ih_l0 + lstm.bias_hh_l0)
-    for part, weight in zip(parts[1:], weights[1:]):
-        gates = gates + nn.functional.linear(part, weight)
-    if not compilable(gates, lstm.weight_hh_l0) or _kernels() is None:
-        return _torch_recurrence(gates, lstm.weight_hh_l0, mask)
-    return CompiledRecurrence.apply(gates, lstm.weight_hh_l0, mask.sum(-1))
+    gates = linear_of_parts(parts, lstm.weight_ih_l0, lstm.bias_ih_l0 + lstm.bias_hh_l0)
+    return backward_recurrence(gates, lstm.weight_hh_l0, mask)

@@ -10,6 +10,7 @@ from pyro_options.errors import check
 from .backward_lstm import backward_lstm
 from .growable import GrowableHeads, GrowableInput
 from .mlp import mlp, output_size
+from .state_embedding import StateEmbedding
 from .varying import VaryingInputs
 
 
@@ -18,7 +19,7 @@ class PathEncoder(nn.Module):
 
     An LSTM reads the episode backwards; a two-layer decoder sees its output, the weights η and the previous step of the
     path. Whatever does not depend on the previous step is computed for the whole episode at once by :meth:`context`.
-    Paper, equations 19 and 20.
+    Paper, equations 17 and 18.
 
     :param step_dim: size of a state and an action side by side
     :param lstm_size: hidden units of the LSTM
@@ -34,14 +35,14 @@ class PathEncoder(nn.Module):
         lstm_size: int = 32,
         hidden: Sequence[int] = (32, 32),
         network: nn.Module | None = None,
-        inputs: VaryingInputs | None = None,
+        inputs: VaryingInputs | StateEmbedding | None = None,
     ):
         super().__init__()
         check(num_options >= 1, "num_options >= 1", num_options)
         check(len(hidden) >= 1, "at least one hidden layer in the decoder", list(hidden))
         self.network, self.inputs = network, inputs
         if inputs is not None:
-            step_dim += len(inputs.index) - inputs.state_dim
+            step_dim += inputs.out_features - inputs.state_dim
         self.lstm = nn.LSTM(
             step_dim if network is None else output_size(network, step_dim), lstm_size, batch_first=True
         )
@@ -55,6 +56,7 @@ class PathEncoder(nn.Module):
 
     @property
     def num_options(self) -> int:
+        """K."""
         return self.option_head.num_components
 
     def context(self, steps: Tensor | Sequence[Tensor], mask: Tensor, log_weights: Tensor) -> Tensor:
@@ -65,8 +67,10 @@ class PathEncoder(nn.Module):
         """
         parts = (steps,) if isinstance(steps, Tensor) else tuple(steps)
         if self.inputs is not None:
-            states, *rest = parts[0].split([self.inputs.state_dim, parts[0].shape[-1] - self.inputs.state_dim], -1)
-            parts = self.inputs(states), *(part for part in (*rest, *parts[1:]) if part.shape[-1])
+            width, first = self.inputs.state_dim, parts[0]
+            if first.shape[-1] > width:
+                parts = first[..., :width], first[..., width:], *parts[1:]
+            parts = self.inputs(parts[0]), *parts[1:]
         if self.network is not None:
             parts = (self.network(torch.cat(parts, -1)),)
         return self.from_lstm(backward_lstm(self.lstm, parts, mask)) + self.from_weights(torch.exp(log_weights))

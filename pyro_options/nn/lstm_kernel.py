@@ -33,8 +33,8 @@ def _squash(x, small, work, scratch, first, last):
 
 
 @numba.njit(**PLAIN)
-def forward(first, last, gates, weight, lengths, squashed, cells, hidden):
-    """Fills ``squashed (N, T, 4H)``, ``cells`` and ``hidden`` ``(N, T, H)``; ``weight (H, 4H)`` is the transpose."""
+def forward(first, last, gates, weight, lengths, cells, hidden):
+    """Squashes the gates, fills ``cells`` and ``hidden`` ``(N, T, H)``; ``weight (H, 4H)`` is the transpose."""
     H = hidden.shape[2]
     dtype = gates.dtype
     small, work, scratch = np.empty(4 * H, dtype), np.empty(4 * H, dtype), np.empty(4 * H, dtype)
@@ -43,11 +43,10 @@ def forward(first, last, gates, weight, lengths, squashed, cells, hidden):
         end = lengths[n]
         hidden[n, end:] = 0.0
         for t in range(end - 1, -1, -1):
-            squashed[n, t] = gates[n, t]
+            s = gates[n, t]
             if t + 1 < end:
-                add_product(hidden[n, t + 1], weight, squashed[n, t])
-            _squash(squashed[n, t], small, work, scratch, 2 * H, 3 * H)
-            s = squashed[n, t]
+                add_product(hidden[n, t + 1], weight, s)
+            _squash(s, small, work, scratch, 2 * H, 3 * H)
             for j in range(H):
                 cell = s[j] * s[2 * H + j]
                 if t + 1 < end:

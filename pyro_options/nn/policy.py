@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 import torch
-from pyro.distributions import TorchDistribution
 from torch import Tensor, nn
 
 from pyro_options.distributions import CategoricalActions, GaussianActions
@@ -11,9 +10,10 @@ from pyro_options.errors import check
 
 from .growable import Growable, GrowableHeads
 from .mlp import mlp, output_size
+from .shared_product import ReadsStates, shared_product
 
 
-class _OptionHeads(nn.Module):
+class _OptionHeads(ReadsStates, nn.Module):
     """A state network shared by all options and a linear head for each.
 
     :param state_dim: size of a state
@@ -43,9 +43,13 @@ class _OptionHeads(nn.Module):
     def num_options(self) -> int:
         return self.heads.num_components
 
+    def state_layer(self):
+        network = self.network
+        return None if isinstance(network, nn.Sequential) and len(network) == 0 else network, self.heads
+
     def outputs(self, states: Tensor) -> Tensor:
         """``(..., T, K, out)``."""
-        return self.heads(self.network(states))
+        return self.read(states)
 
 
 class CategoricalPolicy(_OptionHeads):
@@ -119,25 +123,11 @@ class Termination(_OptionHeads):
 def option_heads(policy: nn.Module, termination: nn.Module, states: Tensor) -> tuple[Callable, Tensor]:
     """What every option would do in these states: the actions, as a function of path and mask, and logit ψ.
 
-    The same as calling the two in turn. Linear layers on the same wide features, those of one network or the state
-    itself, share one product, because reading the features costs as much as multiplying them.
+    The same as calling the two in turn, with one product for both where they read the same features.
     """
-
-    def actions(path=None, mask: Tensor | None = None) -> TorchDistribution:
-        return policy(states, path, mask)
-
-    if not (isinstance(policy, _OptionHeads) and isinstance(termination, _OptionHeads)):
-        return actions, termination(states)
-    networks = policy.network, termination.network
-    if networks[0] is not networks[1] and not all(isinstance(x, nn.Sequential) and len(x) == 0 for x in networks):
-        return actions, termination(states)
-    features, heads = networks[0](states), (policy.heads, termination.heads)
-    sizes = [head.bias.numel() for head in heads]
-    sizes.append(-sum(sizes) % 8)  # a product with 136 columns is a third faster than one with 133
-    weight = torch.cat(
-        [*(head.weight.flatten(0, 1) for head in heads), features.new_zeros(sizes[-1], features.shape[-1])]
-    )
-    bias = torch.cat([*(head.bias.flatten() for head in heads), features.new_zeros(sizes[-1])])
-    parts = nn.functional.linear(features, weight, bias).split(sizes, -1)
-    chosen, stop = (part.unflatten(-1, head.bias.shape) for part, head in zip(parts, heads))
-    return lambda path=None, mask=None: policy.distribution(chosen, path, mask), termination.logits(stop)
+    with shared_product(states, policy, termination):
+        logits = termination(states)
+        if not isinstance(policy, _OptionHeads):
+            return lambda path=None, mask=None: policy(states, path, mask), logits
+        outputs = policy.outputs(states)
+        return lambda path=None, mask=None: policy.distribution(outputs, path, mask), logits

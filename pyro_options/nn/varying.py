@@ -28,7 +28,7 @@ class VaryingInputs(nn.Module):
         check(
             int(index.min()) >= 0 and int(index.max()) < state_dim, f"entries in [0, {state_dim - 1}]", index.tolist()
         )
-        self.state_dim = state_dim
+        self.state_dim, self.out_features = state_dim, len(index)
         self.register_buffer("index", index.clone())
 
     @classmethod

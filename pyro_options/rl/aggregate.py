@@ -12,7 +12,11 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 
 def interquartile_mean(scores: ArrayLike) -> np.ndarray:
-    """Mean without the lowest and the highest quarter (rounded down) of the last axis; less noisy than a median."""
+    """Mean without the lowest and the highest quarter (rounded down) of the last axis; less noisy than a median.
+
+    >>> float(interquartile_mean([0, 4, 5, 100]))
+    4.5
+    """
     ordered = np.sort(np.asarray(scores, dtype=float), -1)
     check(ordered.shape[-1] >= 1, "at least one score", "none")
     cut = ordered.shape[-1] // 4

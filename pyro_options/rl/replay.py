@@ -12,7 +12,7 @@ from .callbacks import checked_durations
 
 
 class SMDPReplayBuffer(ReplayBuffer):
-    r"""Samples carry ``discounts`` :math:`\gamma^\tau`, which DQN's targets use: :math:`R + \gamma^\tau \max Q(s', ·)`.
+    r"""Samples carry ``discounts`` :math:`\gamma^\tau` for DQN's targets, :math:`R + \gamma^\tau \max_a Q(s', a)`.
 
     Example::
 

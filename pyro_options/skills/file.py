@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from pyro_options.errors import InputError, check, choice
 from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination, VaryingInputs
 from pyro_options.storage import Format, reading
 
+from .poisson_segments import PoissonSegments
 from .reflex import layers_of
 from .summary import Summary
 
@@ -51,6 +52,7 @@ def write(path: str | os.PathLike, skills: "Skills") -> None:
         "state_dim": skills.state_dim,
         "packed": skills.packed,
         "max_duration": skills.max_duration,
+        "segments": None if skills.segments is None else asdict(skills.segments),
         "min_log_scale": None if skills.discrete else skills.policy.min_log_scale,
         "initial_logit": skills.termination.initial_logit,
         "action_names": skills.action_names,
@@ -96,6 +98,7 @@ def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[st
         "log_weights": log_weights,
         "packed": bool(config["packed"]),
         "max_duration": config["max_duration"],
+        "segments": None if config.get("segments") is None else PoissonSegments(**config["segments"]),
         "summary": summary,
         "action_names": config["action_names"],
         "metadata": config["metadata"],

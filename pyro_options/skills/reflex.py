@@ -57,6 +57,7 @@ class Reflex:
         self._steps = steps
 
     def features(self, states: np.ndarray) -> np.ndarray:
+        """What the last layer sees, in numpy."""
         x = states if self._select is None else self._select(states)
         x = x.astype(self.weight.dtype, copy=False)
         for step in self._steps:

@@ -19,6 +19,7 @@ class Segment(NamedTuple):
 
     @property
     def length(self) -> int:
+        """Steps in this segment."""
         return self.stop - self.start
 
 
@@ -39,10 +40,12 @@ class Segmentation:
 
     @property
     def num_steps(self) -> int:
+        """Steps in use, over all episodes."""
         return int(self.lengths.sum())
 
     @property
     def log_likelihood_per_step(self) -> float:
+        """Exact log-likelihood of the actions, in nats per step."""
         return float(self.log_likelihood.double().sum()) / self.num_steps
 
     @property

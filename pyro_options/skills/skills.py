@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from pyro_options.data import Trajectories
-from pyro_options.distributions import OptionPath
+from pyro_options.distributions import OptionPath, SegmentPath
 from pyro_options.errors import InputError, check, choice
 from pyro_options.growth.resize import resize
 from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination
 
 from . import file
+from .poisson_segments import PoissonSegments
 from .reflex import Reflex
 from .segments import Segmentation
 from .summary import Summary, option_names, summarize, table
@@ -31,14 +32,15 @@ def _frozen(module: nn.Module) -> nn.Module:
 class Skills:
     """K options: what each does, when it stops, and how often it is chosen.
 
-    It copies what it is given and never changes; :meth:`only`, :meth:`used` and :meth:`to` give new ones. A method with
-    another idea of a segment subclasses it and overrides :meth:`segment`.
+    It copies what it is given and never changes; :meth:`only`, :meth:`used` and :meth:`to` give new ones.
 
     :param policy: π, one of :mod:`pyro_options.nn`
     :param termination: ψ
     :param log_weights: log η, ``(K,)``; may leave mass to options not yet born
     :param packed: whether observations are bytes that stand for eight bits each, see
         :class:`~pyro_options.data.Trajectories`; the bits themselves are taken as well
+    :param segments: how skills follow each other if not by terminations (CompILE's); :meth:`segment` and
+        :meth:`log_likelihood` then sum over segments, and ψ is for running skills alone
     :param max_duration: steps after which an option must end, ``None`` for no limit
     :param summary: statistics on the demonstrations that they come from
     :param action_names: to show instead of numbers
@@ -55,6 +57,7 @@ class Skills:
         summary: Summary | None = None,
         action_names: Sequence[str] | None = None,
         metadata: dict[str, Any] | None = None,
+        segments: PoissonSegments | None = None,
     ):
         check(isinstance(policy, CategoricalPolicy | GaussianPolicy), "a policy of pyro_options.nn", type(policy))
         check(isinstance(termination, Termination), "a termination of pyro_options.nn", type(termination))
@@ -69,7 +72,7 @@ class Skills:
         self.policy, self.termination = _frozen(policy), _frozen(termination)
         self.log_weights = log_weights.detach().clone().to(policy.heads.weight)
         check(bool(self.log_weights.isfinite().all()), "finite log weights", self.log_weights.tolist())
-        self.packed, self.max_duration, self.summary = packed, max_duration, summary
+        self.packed, self.max_duration, self.summary, self.segments = packed, max_duration, summary, segments
         check(
             action_names is None or (self.discrete and len(action_names) == self.num_actions),
             "one name for each discrete action",
@@ -82,6 +85,7 @@ class Skills:
 
     @property
     def device(self) -> torch.device:
+        """Where :meth:`segment` and :meth:`log_likelihood` run."""
         return self.log_weights.device
 
     @cached_property
@@ -189,14 +193,21 @@ class Skills:
         fits = highest <= self.action_dim if self.discrete else highest == self.action_dim
         check(fits, f"{self.action_dim} {'actions' if self.discrete else 'action dimensions'}", highest)
 
-    def _batches(self, data: Trajectories, size: int) -> Iterator[tuple[Trajectories, OptionPath, Tensor]]:
+    def _path(self, batch: Trajectories) -> OptionPath | SegmentPath:
+        """The prior over options in these episodes."""
+        if self.segments is not None:
+            return self.segments.path(self.log_weights, batch.mask)
+        return OptionPath(self.log_weights, self.termination(batch.states), batch.mask)
+
+    def _batches(
+        self, data: Trajectories, size: int
+    ) -> Iterator[tuple[Trajectories, OptionPath | SegmentPath, Tensor]]:
         """Minibatches with the prior over their paths and log π_k(a_t | s_t), ``(N, T, K)``."""
         self._check_fits(data)
         for batch in data.minibatches(min(size, data.rows_together()), device=self.device):
             if batch.states.dtype != self.log_weights.dtype:
                 batch = batch.to(dtype=self.log_weights.dtype)
-            path = OptionPath(self.log_weights, self.termination(batch.states), batch.mask)
-            yield batch, path, self.policy(batch.states, mask=batch.mask).component_log_prob(batch.actions)
+            yield batch, self._path(batch), self.policy(batch.states, mask=batch.mask).component_log_prob(batch.actions)
 
     @torch.no_grad()
     def log_likelihood(self, trajectories: Trajectories, batch_size: int = 256) -> float:
@@ -234,10 +245,10 @@ class Skills:
         segmentation = self.segment(trajectories) if segmentation is None else segmentation
         before = torch.cat([segmentation.options[:, :1], segmentation.options[:, :-1]], 1)
         rates, start = [], 0
-        for batch, path, _ in self._batches(trajectories, 256):
+        for batch, _, _ in self._batches(trajectories, 256):
             option = before[start : start + len(batch)]
             start += len(batch)
-            logits = path.termination_logits.cpu().gather(-1, option.unsqueeze(-1)).squeeze(-1)
+            logits = self.termination(batch.states).cpu().gather(-1, option.unsqueeze(-1)).squeeze(-1)
             rates.append(torch.sigmoid(logits).float())
         actions = trajectories.encoded_actions().float().cpu()
         if self.discrete and actions.shape[-1] < self.action_dim:
@@ -302,6 +313,23 @@ class Skills:
     def save(self, path: str | os.PathLike) -> None:
         """Writes a safetensors file: tensors, and JSON in its header. An old file is replaced, or left as it was."""
         file.write(path, self)
+
+    def report(self, path: str | os.PathLike, trajectories: Trajectories | None = None, **settings) -> None:
+        """Writes one HTML file to look at: figures, a card for each option, and timelines to move through.
+
+        It loads nothing from anywhere, so it can be sent and kept. :func:`~pyro_options.skills.report.write_report`
+        documents the settings.
+
+        Example::
+
+            skills.report("report.html", held_out, frames=partial(replay_frames, "Breakout"))
+
+        :param trajectories: to cut into options and show; without them there are only figures and short cards
+        :param settings: ``frames``, ``title``, ``figures``, ``state_names`` and what keeps the file small
+        """
+        from .report import write_report  # brings an image library along
+
+        write_report(path, self, trajectories, **settings)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Skills":

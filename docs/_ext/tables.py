@@ -1,0 +1,229 @@
+"""Tables made of committed raw results, so that no page holds a number that somebody typed.
+
+The pages include them from ``docs/_generated``. The README cannot include anything: its table lies between two marks
+and is brought up to date by::
+
+    python docs/_ext/tables.py
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import median
+
+from pages import write_pages
+
+ROOT = Path(__file__).parents[2]
+SWEEP = "examples/results/message_sweep.json"
+USAGE = "examples/results/message_sweep_usage.json"
+RECOVERY = "benchmarks/results/recovery.json"
+BREAKOUT = "benchmarks/results/breakout.json"
+SCRIPTED = "benchmarks/results/breakout_scripted.json"
+SWITCHES = "examples/results/switches_ppo/results.json"
+LENGTHS = "examples/results/option_length.json"
+MIXTURES = "benchmarks/results/mixtures.json"
+SPEED = ("benchmarks/results/full.json", "benchmarks/results/quick.json")
+
+_MARKS = "<!-- results: python docs/_ext/tables.py -->\n", "<!-- end of results -->\n"
+
+
+def load(path: str) -> dict:
+    return json.loads((ROOT / path).read_text())
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
+
+
+def _span(values: Iterable[float], form: str = "g") -> str:
+    given = list(values)
+    low, high = f"{min(given):{form}}", f"{max(given):{form}}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _solved(runs: Sequence[dict], key: str = "success") -> str:
+    return f"{sum(run[key] for run in runs)} of {len(runs)}"
+
+
+def message_task() -> str:
+    """Every guide of the sweep, over all vocabulary sizes."""
+    rows = []
+    runs = load(SWEEP)["runs"]
+    for guide in dict.fromkeys(run["guide"] for run in runs):
+        mine = [run for run in runs if run["guide"] == guide]
+        seconds = [run["processor_seconds"] for run in mine]
+        used = sum(run["used_options"] == run["num_messages"] for run in mine)
+        beyond = max(run["num_options"] - run["num_messages"] for run in mine)
+        cells = f"`{guide}`", _solved(mine), f"{used} of {len(mine)}", beyond
+        rows.append([*cells, f"{median(seconds):.0f}, {max(seconds):.0f}"])
+    header = "guide", "success", "used options = messages", "most K beyond the messages"
+    return markdown([*header, "processor seconds, median and most"], rows)
+
+
+def paper_rule() -> str:
+    """The relaxed guide with the paper's rule, by vocabulary size."""
+    runs, rows = load(USAGE)["runs"], []
+    for size in sorted({run["num_messages"] for run in runs}):
+        mine = [run for run in runs if run["num_messages"] == size]
+        rows.append([size, _solved(mine), _span(run["num_options"] for run in mine)])
+    return markdown(["messages", "success", "K"], rows)
+
+
+def recovery() -> str:
+    runs, rows = load(RECOVERY)["runs"], []
+    for kind in dict.fromkeys(run["kind"] for run in runs):
+        mine = [run for run in runs if run["kind"] == kind]
+        accuracy = [run["accuracy"] for run in mine]
+        rows.append([kind, _solved(mine, "passed"), f"{median(accuracy):.3f}", f"{min(accuracy):.3f}"])
+    return markdown(
+        ["actions", "five options in use and accuracy ≥ 0.95", "median accuracy on held-out episodes", "least"], rows
+    )
+
+
+def fixed_and_grown(path: str) -> str:
+    """Held-out likelihood of growth and of fixed numbers of options."""
+    rows = []
+    for name, run in sorted(load(path)["runs"].items(), key=lambda item: "growth" not in item[0]):
+        cells = f"{run['exact_log_likelihood']:.3f}", run["num_options"], run["used_options"]
+        bold = "**" if "growth" in name else ""
+        rows.append([f"{bold}{name}{bold}", *cells, f"{run['mean_segment_length']:.1f}"])
+    return markdown(["options", "held-out nats per step", "K", "in use", "steps until another option"], rows)
+
+
+def _switches() -> list[tuple[dict, dict]]:
+    """Runs without skills and with them, by seed."""
+    runs = load(SWITCHES)["runs"]
+    plain, skilled = ({r["seed"]: r for r in runs if (r["arm"] == "none") == without} for without in (True, False))
+    return [(plain[seed], skilled[seed]) for seed in sorted(plain.keys() & skilled.keys())]
+
+
+def switches() -> str:
+    rows = []
+    for plain, skilled in _switches():
+        total = skilled["frames"] + skilled["demonstration_frames"]
+        cells = skilled["seed"], f"{plain['frames']:,}", f"{skilled['frames']:,}", skilled["num_options"]
+        rows.append([*cells, f"{skilled['frames'] / plain['frames']:.2f}", f"{total / plain['frames']:.2f}"])
+    header = "seed", "plain actions", "with skills", "options found", "ratio", "ratio with the demonstrations' frames"
+    return markdown(header, rows)
+
+
+def option_length() -> str:
+    rows = []
+    for run in load(LENGTHS)["runs"]:
+        likelihood, length = f"{run['exact_log_likelihood']:.3f}", f"{run['mean_segment_length']:.1f}"
+        rows.append([f"{run['termination_cost']:g}", likelihood, length, run["used_options"]])
+    return markdown(["cost", "held-out nats per step", "steps until another option", "options in use"], rows)
+
+
+def mixtures() -> str:
+    """Growing mixtures beside scikit-learn's with a fixed truncation."""
+    runs, rows = load(MIXTURES)["runs"], []
+    for task in dict.fromkeys(run["task"] for run in runs):
+        mine = [run for run in runs if run["task"] == task]
+        cells: list[str] = []
+        for key in ("held_out", "ari"):
+            cells += [f"{sum(run[who][key] for run in mine) / len(mine):.3f}" for who in ("ours", "sklearn")]
+        used = [_span(run[who]["used"] for run in mine) for who in ("ours", "sklearn")]
+        rows.append([f"{task} clusters" if task.isdigit() else task, len(mine), *cells, *used])
+    pairs = [f"{what}: {who}" for what in ("log-density", "ARI", "used") for who in ("ours", "scikit-learn")]
+    return markdown(["data", "seeds", *pairs], rows)
+
+
+#: what the name of a ratio means
+_RATIOS = {
+    r"(\w+)/floor/A(\d+)(?:/bits(\d+))?": "SVI step, `{0}` guide, {1} actions / the floor",
+    r"(\w+)/naive": "SVI step, `{0}` guide / one Pyro site per time step",
+    r"marginal/(\w+)/(\w+)": "marginal and its gradient, (N, T, K) = {1} / {0}",
+    r"exact/discretehmm/(.+)": "marginal and its gradient, {0} / Pyro's `DiscreteHMM`",
+    r"(\w+)/([TKN]\d+)/[TKN](\d+)": "SVI step, `{0}` guide, {1} / {2}",
+    r"memory/(\w+)/(\w+)/(.+)": "peak memory, `{0}` / {1}, {2}",
+    r"grow/step": "one growth / one SVI step",
+    r"loading/step": "unpacking and shuffling a batch / one SVI step",
+}
+
+
+def ratio_meaning(name: str) -> str:
+    """A ratio of ``benchmarks/run.py`` in words, or its name."""
+    for pattern, text in _RATIOS.items():
+        found = re.fullmatch(pattern, name)
+        if found:
+            return text.format(*found.groups())
+    return f"`{name}`"
+
+
+def speed() -> str:
+    """The largest committed run of ``benchmarks/run.py``."""
+    path = next(path for path in SPEED if (ROOT / path).exists())
+    numbers = {name: value for name, value in load(path).items() if "/" in name}
+    ratios = {name: value for name, value in numbers.items() if not name.startswith(("seconds/", "megabytes/"))}
+    note = f"From [`{path}`](../{path}); below one is faster than, or smaller than, what stands behind the stroke.\n\n"
+    return note + markdown(["ratio", "value"], [[ratio_meaning(n), f"{v:.2f}"] for n, v in ratios.items()])
+
+
+def scaling() -> str:
+    """The figure of the full benchmark, where it has been drawn."""
+    path = ROOT / "benchmarks/results/scaling.png"
+    return f"![Time of a step](../{path.relative_to(ROOT)})\n" if path.exists() else "\n"
+
+
+def results() -> str:
+    """The README's table: what was asked, what came out, and where the raw runs are."""
+    sweep, usage, known = (load(path)["runs"] for path in (SWEEP, USAGE, RECOVERY))
+    sizes = f"{_span(run['num_messages'] for run in sweep)} messages"
+    rows: list[Sequence[object]] = []
+    for guide in dict.fromkeys(run["guide"] for run in sweep):
+        mine = [run for run in sweep if run["guide"] == guide]
+        rows.append([f"message task, {sizes}, `{guide}` guide", f"**{_solved(mine)}** solved", SWEEP])
+    rows.append(["the same with the paper's rule, 2 to 8 messages, `relaxed` guide", _solved(usage) + " solved", USAGE])
+    for kind in dict.fromkeys(run["kind"] for run in known):
+        mine = [run for run in known if run["kind"] == kind]
+        rows.append([f"five known options, {kind} actions", _solved(mine, "passed") + " recovered", RECOVERY])
+    for path, what in ((BREAKOUT, "Breakout demonstrations"), (SCRIPTED, "episodes of a scripted Breakout expert")):
+        rows.append([f"{load(path)['args']['num_episodes']} {what}: held-out nats per step", _grown(path), path])
+    ratios = _span((skilled["frames"] / plain["frames"] for plain, skilled in _switches()), ".2f")
+    rows.append(["four switches: frames that PPO needs with skills / without", ratios, SWITCHES])
+    return markdown(["question", "answer", "raw runs"], [[*row[:2], f"[JSON]({row[2]})"] for row in rows])
+
+
+def _grown(path: str) -> str:
+    """Growth against the best fixed K and against a single policy."""
+    runs = {name: run for name, run in load(path)["runs"].items()}
+    grown = next(run for name, run in runs.items() if "growth" in name)
+    fixed = {name: run["exact_log_likelihood"] for name, run in runs.items() if "growth" not in name}
+    best = max(fixed, key=lambda name: fixed[name])
+    cells = f"grown K = {grown['num_options']}: {grown['exact_log_likelihood']:.3f}", f"{best}: {fixed[best]:.3f}"
+    return ", ".join([*cells, f"K = 1: {fixed['K = 1']:.3f}"])
+
+
+#: what the pages include, by the name of the file
+TABLES: dict[str, Callable[[], str]] = {
+    "message_task": message_task,
+    "paper_rule": paper_rule,
+    "recovery": recovery,
+    "breakout": lambda: fixed_and_grown(BREAKOUT),
+    "breakout_scripted": lambda: fixed_and_grown(SCRIPTED),
+    "switches": switches,
+    "option_length": option_length,
+    "mixtures": mixtures,
+    "speed": speed,
+    "scaling": scaling,
+}
+
+
+def with_results(readme: str) -> str:
+    """The README with its table as the raw results are now."""
+    start, end = (readme.index(mark) for mark in _MARKS)
+    return readme[: start + len(_MARKS[0])] + results() + readme[end:]
+
+
+def setup(app) -> dict:
+    made = {name: table() for name, table in TABLES.items()}
+    app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir) / "_generated", made, ".md"))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+if __name__ == "__main__":
+    path = ROOT / "README.md"
+    path.write_text(with_results(path.read_text()))

@@ -1,0 +1,42 @@
+"""How Sphinx builds these pages: ``sphinx-build -W -b html docs docs/_build``. Nothing is fetched from the network."""
+
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+project = "pyro_options"
+author = "The pyro_options authors"
+project_copyright = author
+version = release = installed("pyro-options")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "api",
+    "gallery",
+    "mathml",
+    "studies",
+    "tables",
+]
+exclude_patterns = ["_build", "_generated/*.md"]
+templates_path: list[str] = []
+
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
+myst_heading_anchors = 3
+
+autodoc_inherit_docstrings = False  # gymnasium's and torch's are written for another markup
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+
+html_theme = "furo"
+html_title = f"pyro_options {release}"
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]
+html_math_renderer = "mathml"
+html_copy_source = html_show_sourcelink = False
