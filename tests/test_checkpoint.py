@@ -18,7 +18,15 @@ from pyro_options.errors import FileError, InputError, Interrupted
 from pyro_options.growth import UsageRule
 from pyro_options.guides import Exact, GrowableGEM, weights_guide
 from pyro_options.handlers import GrowthMessenger
-from pyro_options.infer import Checkpoint, Constant, TrainConfig, Trainer, postponing_interrupts, set_seed
+from pyro_options.infer import (
+    Checkpoint,
+    Constant,
+    TrainConfig,
+    Trainer,
+    explained_interrupts,
+    postponing_interrupts,
+    set_seed,
+)
 from pyro_options.infer.checkpoint import FORMAT, plain
 from pyro_options.infer.state import random_state, set_random_state
 from pyro_options.methods import METHODS, build
@@ -31,7 +39,9 @@ DATA = make_episodes(24)
 
 def make_trainer(name="options-exact", checkpoint=None, data=DATA, epochs=4, method=None, **train):
     set_seed(0)
-    given = {"hidden": (8,), "check_every": 3, "rule": "usage"} | ({"num_options": 3} if name == "ddo" else {})
+    given = {"hidden": (8,), "check_every": 3, "rule": "usage"} | (
+        {"num_options": 3} if METHODS[name].get("uniform") else {}
+    )
     parts = build(name, data, **given | (method or {}))
     settings = TrainConfig(epochs=epochs, batch_size=7, progress=False, device="cpu", **train)
     return Trainer(parts.model, parts.guide, data, settings, parts.growth, checkpoint=checkpoint)
@@ -76,7 +86,7 @@ def test_every_method_resumes_to_the_same_bits(name, tmp_path):
     resumed = make_trainer(name, Checkpoint(path, resume=True))
     assert resumed.num_steps == 13
     assert finished(resumed) == expected
-    assert bool(whole.history.growth_epochs) == name.startswith("options")
+    assert bool(whole.history.growth_epochs) == (whole.growth is not None)
 
 
 @pytest.mark.parametrize("every_steps", [1, 4, 5])
@@ -280,6 +290,28 @@ def test_ctrl_c_twice_stops_at_once_and_other_threads_are_left_alone():
     thread.start()
     thread.join()
     assert seen == [False]
+
+
+def test_a_command_ends_with_the_words_of_the_interruption(capsys):
+    with pytest.raises(SystemExit) as caught, explained_interrupts():
+        raise Interrupted("All is saved.")
+    assert caught.value.code == 130 and "All is saved." in capsys.readouterr().err
+    with explained_interrupts():
+        pass
+
+
+def test_a_settled_training_that_was_interrupted_at_the_end_says_so_too(tmp_path):
+    trainer = make_trainer(checkpoint=tmp_path / "run", epochs=1)
+    settle = trainer.settle
+
+    def interrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        settle()
+
+    trainer.settle = interrupted
+    with pytest.raises(Interrupted, match="1 of 1 epochs"):
+        trainer.run()
+    assert make_trainer(checkpoint=Checkpoint(tmp_path / "run", resume=True), epochs=1).settled
 
 
 def test_discover_resumes(tmp_path):
