@@ -1,7 +1,8 @@
 """Does growth find as much as the best fixed K? Breakout demonstrations, exact held-out likelihood. Run it with::
 
     python benchmarks/breakout.py --data breakout_expert.npz
-    python benchmarks/breakout.py --num-episodes 300              # the scripted expert plays
+    python benchmarks/breakout.py --cache scripted.npz --out scripted.json     # the scripted expert plays, once
+    python benchmarks/breakout.py --data breakout_expert.npz --only "K = 4"    # one run of them
 
 The same budget for growth with the exact guide, for fixed K (1 is behaviour cloning), and for growth with the relaxed
 guide. Every run is written to ``--out`` as soon as it is done; runs that are there already are not repeated.
@@ -19,8 +20,9 @@ import torch
 import tyro
 
 from pyro_options import discover
-from pyro_options.data import Trajectories, from_npz
-from pyro_options.envs import atari_demonstrations
+from pyro_options.data import Trajectories
+from pyro_options.envs import atari_demonstrations, load_atari
+from pyro_options.errors import choice
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,11 @@ class Args:
 
     data: Path | None = None
     """npz file with arrays ram, action and length; by default the scripted expert plays"""
+    cache: Path | None = None
+    """file to keep the episodes of the scripted expert in"""
     num_episodes: int = 1000
+    only: tuple[str, ...] = ()
+    """names of the runs to do now, by default all of them"""
     fixed: tuple[int, ...] = (1, 2, 4, 8, 16)
     """numbers of options to compare with"""
     relaxed: bool = True
@@ -49,10 +55,14 @@ class Args:
 
 def load(args: Args) -> Trajectories:
     """The demonstrations."""
-    if args.data is None:
-        return atari_demonstrations("Breakout", args.num_episodes, seed=args.seed, progress=args.progress)
-    data = from_npz(args.data, states="ram", actions="action", lengths="length", packed=True)
-    return data[: args.num_episodes]
+    if args.data is not None:
+        return load_atari(args.data)[: args.num_episodes]
+    if args.cache is not None and args.cache.exists():
+        return load_atari(args.cache)[: args.num_episodes]
+    data = atari_demonstrations("Breakout", args.num_episodes, seed=args.seed, progress=args.progress)
+    if args.cache is not None:
+        data.save(args.cache)
+    return data
 
 
 def jobs(args: Args) -> dict[str, tuple[str, dict]]:
@@ -105,7 +115,9 @@ def one(args: Args, name: str) -> dict:
 
 
 def main(args: Args) -> dict[str, dict]:
-    settings = asdict(args) | {"out": str(args.out), "data": None if args.data is None else args.data.name}
+    which = ("fixed", "relaxed", "only", "cache", "processes", "out", "progress")  # of no consequence to a run
+    settings = {name: value for name, value in asdict(args).items() if name not in which}
+    settings["data"] = "scripted expert" if args.data is None else args.data.name
     old = json.loads(args.out.read_text()) if args.out.exists() else {}
     runs: dict[str, dict] = old["runs"] if old.get("args") == settings else {}
     record = {
@@ -114,8 +126,13 @@ def main(args: Args) -> dict[str, dict]:
         "python": platform.python_version(),
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
+    for name in args.only:
+        choice(name, "run", jobs(args))
+    names = [name for name in args.only or jobs(args) if name not in runs]
+    if args.data is None and args.cache is not None:
+        load(args)  # once, before several processes want it
     with ProcessPoolExecutor(args.processes, mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(one, args, name): name for name in jobs(args) if name not in runs}
+        futures = {pool.submit(one, args, name): name for name in names}
         for future in as_completed(futures):
             name = futures[future]
             runs[name] = row = future.result()

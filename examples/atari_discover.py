@@ -23,9 +23,9 @@ import tyro
 
 from pyro_options import Skills, discover, plotting
 from pyro_options.animation import save_gif
-from pyro_options.data import Trajectories, from_minari, from_npz, rollout
+from pyro_options.data import Trajectories, from_minari, rollout
 from pyro_options.discovery import Budget
-from pyro_options.envs import EXPERTS, expert_rollouts, make_atari, replay_frames
+from pyro_options.envs import EXPERTS, expert_rollouts, load_atari, make_atari, replay_frames
 from pyro_options.growth import GrowthEvent
 from pyro_options.infer import explained_interrupts
 from pyro_options.skills import Segmentation, make_cards
@@ -98,23 +98,12 @@ def load(args: Args) -> Trajectories:
     if args.minari is not None:
         data = from_minari(args.minari, packed=True)
     elif args.data is not None:
-        data = load_file(args.data)
+        data = load_atari(args.data)
     else:
         data = expert_rollouts(
             args.game, args.num_episodes, args.max_steps, args.seed, progress=args.progress
         ).trajectories
     return data if args.subset is None else data[: args.subset]
-
-
-def load_file(path: Path) -> Trajectories:
-    """A file of either kind; if it is neither, the error is about the arrays."""
-    try:
-        return from_npz(path, states="ram", actions="action", lengths="length", packed=True)
-    except ValueError as error:
-        try:
-            return Trajectories.load(path)
-        except ValueError:
-            raise error from None
 
 
 def action_names(args: Args, num_actions: int) -> list[str] | None:

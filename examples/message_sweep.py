@@ -11,24 +11,16 @@ Finished runs are kept in ``--out``, so the sweep resumes where it stopped. The 
 It writes ``NAME.json`` (every run, and the versions that made it), a table and, for several vocabulary sizes, a figure.
 """
 
-import json
-import platform
-import shlex
-import sys
-import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
 
 import toy_message
 import tyro
-from tqdm import tqdm
 
 from pyro_options import plotting
-from pyro_options.storage import write_json
+from pyro_options.experiments import run_grid
 
 #: what a variant changes of the defaults of ``toy_message.py``
 USAGE = {"rule": "usage", "epochs": 300}  # the paper's rule, with split births
@@ -40,7 +32,13 @@ VARIANTS: dict[str, dict] = {
     "independent-heads": USAGE | {"independent_heads": True},
     "trajectory-entropy": USAGE | {"entropy_per": "trajectory"},
     "no-entropy": USAGE | {"entropy_weight": 0.0},
+    "fixed-entropy": USAGE | {"entropy_rate": 1.0},
     "evidence": {"epochs": 300},
+    "point": {"point": True},
+    **{f"delta-{x}": USAGE | {"delta": x} for x in (0.25, 0.75)},
+    **{f"check-{steps}": USAGE | {"check_every": steps} for steps in (40, 160)},
+    **{f"alpha-{x:g}": USAGE | {"alpha": x} for x in (0.1, 10.0)},
+    **{f"temperature-{rate}": USAGE | {"temperature_rate": rate} for rate in (0.98, 1.0)},
 }
 
 
@@ -62,23 +60,30 @@ class Args:
     out: Path = Path("examples/results")
 
 
-def run(variant: str, guide: str, num_messages: int, seed: int, epochs: int | None) -> dict:
-    """One run on one core, as ``toy_message.py`` does it."""
-    given = {"num_messages": num_messages, "guide": guide, "seed": seed, "progress": False} | VARIANTS[variant]
+def run(variant: str, guide: str, num_messages: int, seed: int, **more) -> dict:
+    """One run, as ``toy_message.py`` does it."""
+    given = {"num_messages": num_messages, "guide": guide, "seed": seed, "progress": False}
+    return toy_message.train(toy_message.Args(**given | VARIANTS[variant] | more))[1]
+
+
+def entry(variant: str, guide: str, num_messages: int, seed: int, epochs: int | None = None) -> dict[str, dict]:
+    """Name -> settings of one run."""
+    settings: dict = {"variant": variant, "guide": guide, "num_messages": num_messages, "seed": seed}
     if epochs is not None:
-        given["epochs"] = epochs
-    start = time.process_time()
-    results = toy_message.train(toy_message.Args(**given))[1]
-    return {"variant": variant, "processor_seconds": time.process_time() - start} | results
+        settings["epochs"] = epochs
+    return {f"{variant}, {guide}, {num_messages} messages, seed {seed}": settings}
 
 
-def key(result: dict) -> tuple:
-    return result.get("variant", "default"), result["guide"], result["num_messages"], result["seed"]
+def grid(args: Args) -> dict[str, dict]:
+    """Every run, in whole rounds of seeds, so that a partial sweep is a fair one."""
+    jobs: dict[str, dict] = {}
+    for seed, variant, guide, n in product(args.seeds, args.variants, args.guides, args.num_messages):
+        jobs |= entry(variant, guide, n, seed, args.epochs)
+    return jobs
 
 
 def label(result: dict) -> str:
-    variant, guide = key(result)[:2]
-    return guide if variant == "default" else f"{guide}, {variant}"
+    return result["guide"] if result["variant"] == "default" else f"{result['guide']}, {result['variant']}"
 
 
 def table(results: list[dict]) -> str:
@@ -100,41 +105,27 @@ def table(results: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def figure(results: list[dict], path: Path) -> None:
-    """Recovered K against the vocabulary size, as in figure 2 of the paper."""
-    guides = sorted({label(r) for r in results})
+def figure(results: list[dict], path: Path, title: Callable[[dict], str] = label) -> None:
+    """Recovered K against the vocabulary size, as in figure 2 of the paper.
+
+    :param title: of the panel that a run belongs to
+    """
+    panels = sorted({title(r) for r in results})
     with plotting.style():
-        fig, axes = plotting.plt.subplots(1, len(guides), figsize=(4.2 * len(guides), 3.6), layout="constrained")
-        for ax, guide in zip([axes] if len(guides) == 1 else axes, guides):
-            rows = [r for r in results if label(r) == guide]
+        fig, axes = plotting.plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.6), layout="constrained")
+        for ax, name in zip([axes] if len(panels) == 1 else axes, panels):
+            rows = [r for r in results if title(r) == name]
             plotting.recovered_options(
                 ax, [r["num_messages"] for r in rows], [r["num_options"] for r in rows], [r["success"] for r in rows]
             )
-            ax.set_title(f"{guide}: {sum(r['success'] for r in rows)} of {len(rows)} runs succeed")
+            ax.set_title(f"{name}: {sum(r['success'] for r in rows)} of {len(rows)} succeed")
         fig.savefig(path)
         plotting.plt.close(fig)
 
 
 def main(args: Args) -> list[dict]:
     """Runs what is missing, then writes table and figure."""
-    args.out.mkdir(parents=True, exist_ok=True)
-    raw = args.out / f"{args.name}.json"
-    results = json.loads(raw.read_text())["runs"] if raw.exists() else []
-    done = {key(r) for r in results}
-    todo = [job for job in product(args.variants, args.guides, args.num_messages, args.seeds) if job not in done]
-    todo.sort(key=lambda job: job[-1])  # whole rounds of seeds, so that a partial sweep is a fair one
-    packages = ("torch", "pyro-ppl", "numpy", "gymnasium")
-    meta = {
-        "command": shlex.join(["python", "examples/message_sweep.py", *sys.argv[1:]]),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in packages},
-    }
-    with ProcessPoolExecutor(args.processes, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(run, *job, args.epochs) for job in todo]
-        for future in tqdm(as_completed(futures), total=len(futures), unit="run"):
-            results.append(future.result())
-            results.sort(key=key)
-            write_json(raw, meta | {"runs": results}, indent=1)
+    results = run_grid(run, grid(args), args.out / f"{args.name}.json", args.processes)
     (args.out / f"{args.name}.md").write_text(table(results))
     if len({r["num_messages"] for r in results}) > 1:
         figure(results, args.out / f"{args.name}.png")

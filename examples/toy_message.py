@@ -70,6 +70,10 @@ class Args:
     """factor of the temperature per epoch"""
     independent_heads: bool = False
     """draw h_t independently of b_t, as the paper's encoder does"""
+    point: bool = False
+    """a point estimate of the weights instead of a posterior"""
+    alpha: float = 1.0
+    """concentration of the prior over weights at the start; it is learned"""
     learning_rate: float = 5e-3
     """of the networks"""
     weights_learning_rate: float = 5e-2
@@ -103,6 +107,8 @@ def train(args: Args, save: bool = False) -> tuple[Trainer, dict]:
             removals=args.removals,
             check_every=args.check_every or 0,
             coupled=not args.independent_heads,
+            point=args.point,
+            alpha=args.alpha,
         ),
     )
     config = TrainConfig(

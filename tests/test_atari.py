@@ -9,8 +9,8 @@ import pytest
 import torch
 from stable_baselines3.common.evaluation import evaluate_policy
 
-from pyro_options.data import collect
-from pyro_options.envs import EXPERTS, atari_demonstrations, expert_rollouts, make_atari, ram
+from pyro_options.data import Trajectories, collect
+from pyro_options.envs import EXPERTS, atari_demonstrations, expert_rollouts, load_atari, make_atari, ram
 from pyro_options.envs.experts import breakout
 
 
@@ -90,6 +90,16 @@ def test_one_observation_and_many_agree(game):
         actions, many = expert.predict(np.stack([observation, observation]), many, np.repeat(first, 2))
         assert actions.tolist() == [action, action]
         observation = env.step(int(action))[0]
+
+
+def test_files_of_either_kind_are_read(tmp_path):
+    states, actions = np.zeros((2, 3, 128), np.uint8), np.zeros((2, 3), np.int64)
+    Trajectories(states, actions, packed=True).save(tmp_path / "own.npz")
+    np.savez(tmp_path / "arrays.npz", ram=states, action=actions, length=np.array([3, 2]))
+    assert load_atari(tmp_path / "own.npz").packed and load_atari(tmp_path / "arrays.npz").num_steps == 5
+    np.savez(tmp_path / "other.npz", pixels=np.zeros(3))
+    with pytest.raises(ValueError, match="'ram'"):
+        load_atari(tmp_path / "other.npz")
 
 
 def test_bad_input_is_refused():

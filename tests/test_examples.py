@@ -1,6 +1,8 @@
 """Every example runs end to end on a tiny budget."""
 
+import importlib
 import importlib.util
+import inspect
 import json
 import subprocess
 import sys
@@ -8,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import tyro
 from PIL import Image
 from skill_sets import ScriptedSkills
 
 from pyro_options import Skills
-from pyro_options.data import Trajectories
+from pyro_options.data import to_minari
+from pyro_options.envs import atari_demonstrations, make_atari
 from pyro_options.rl import SMDPPPO
 
 ROOT = Path(__file__).parents[1]
@@ -40,6 +44,12 @@ TINY = {
         "--processes",
         "1",
     ],
+    "compare.py": [
+        *("--tasks", "message-4", "breakout", "--methods", "options-exact", "ddo", "bc", "--num-options", "2"),
+        *("--seeds", "0", "--num-episodes", "6", "--held-out", "4", "--epochs", "1", "--processes", "1"),
+        "--no-progress",
+    ],
+    "reproduce.py": ["--preset", "smoke", "--processes", "1", "--no-progress"],
     "switches_ppo.py": ["--seeds", "0", "--max-frames", "1500", "--num-episodes", "40", "--epochs", "2"],
     "atari_ppo.py": [
         *("--seeds", "0", "--arms", "none", "ddo@2", "--game", "Freeway", "--num-episodes", "3"),
@@ -91,9 +101,88 @@ def test_message_sweep(tmp_path):
     done = run("message_sweep.py", *TINY["message_sweep.py"], "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     raw = json.loads((tmp_path / "message_sweep.json").read_text())
-    assert len(raw["runs"]) == 2 and raw["versions"]["torch"]
+    assert len(raw["runs"]) == 2 and raw["origins"][0]["versions"]["torch"]
     assert "| exact | 2 |" in (tmp_path / "message_sweep.md").read_text()
     assert (tmp_path / "message_sweep.png").exists()
+
+
+def test_compare(tmp_path):
+    done = run("compare.py", *TINY["compare.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "compare.json").read_text())["runs"]
+    assert len(rows) == 2 * 4 and {row["fixed_options"] for row in rows if row["method"] == "ddo"} == {2}
+    assert all(row["below_best"] > 0 and 0 < row["accuracy"] <= 1 for row in rows if row["task"] == "message-4")
+    assert [row["used_options"] for row in rows if row["method"] == "bc"] == [1, 1]
+    text = (tmp_path / "compare.md").read_text()
+    assert "| ddo, K = 2 | 1 |" in text and "| bc | 1 |" in text and "scripted expert" in text
+    assert (tmp_path / "compare_breakout.png").stat().st_size > 10_000
+
+
+@pytest.fixture
+def studies(monkeypatch):
+    """What the comparisons share, as modules."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module("reproduce"), importlib.import_module("studies.tasks")
+
+
+def test_reproduce(studies, tmp_path, capsys):
+    """The ablations on messages are alike: one of them stands for all."""
+    reproduce, folder = studies[0], tmp_path / "smoke"
+    only = ("proof_of_concept", "entropy", "trajectory_length", "atari_entropy", "methods")
+    given = (*TINY["reproduce.py"], "--out", str(tmp_path), "--only")
+    done = reproduce.main(parsed(reproduce, *given, *only))
+    page = (folder / "README.md").read_text()
+    assert tuple(done) == only and all((folder / f"{name}.png").stat().st_size > 10_000 for name in only)
+    assert all(f"({name}.png)" in page for name in only) and "Figure 2" in page and "Table 2" in page
+    (folder / "trajectory_length.json").unlink()
+    assert list(reproduce.main(parsed(reproduce, *given, "entropy_per"))) == [
+        *("proof_of_concept", "entropy", "entropy_per", "atari_entropy", "methods")
+    ]
+    shorter = (folder / "README.md").read_text()  # what is done is shown, what is not is not run
+    assert "## Length" in page and "## Length" not in shorter
+    shared = json.loads((folder / "message_ablations.json").read_text())["runs"]
+    assert len({row["name"] for row in shared}) == len(shared) == 4  # the arm that both ablations have is run once
+
+
+def test_every_experiment_is_declared_for_every_preset(studies):
+    reproduce, _ = studies
+    for preset in reproduce.PRESETS:
+        for name, experiment in reproduce.EXPERIMENTS.items():
+            grids = experiment.grids(preset)
+            assert grids and all(grids.values()), name
+            for grid in grids.values():
+                inspect.signature(experiment.job).bind(**next(iter(grid.values())))
+    with pytest.raises(ValueError, match=r"experiment to be one of .*proof_of_concept"):
+        reproduce.Args(only=("figure-2",))
+
+
+def test_the_full_proof_of_concept_is_committed(studies):
+    """Ten seeds for every size of the vocabulary, so that nothing is left to run."""
+    for file, grid in studies[0].EXPERIMENTS["proof_of_concept"].grids("full").items():
+        rows = {row["name"]: row for row in json.loads(Path(file).read_text())["runs"]}
+        for name, settings in grid.items():
+            assert {key: rows[name][key] for key in rows[name]["settings"]} == settings
+
+
+def test_the_best_possible_likelihood_of_integers_is_a_distribution(studies):
+    """Over all sequences of a length: cuts into three segments, and symbols that differ from their neighbours."""
+    for T, cuts in ((3, [(1, 2)]), (5, [(a, b) for a in range(1, 4) for b in range(a + 1, 5)])):
+        starts = torch.zeros(len(cuts), 6, dtype=torch.bool)
+        starts[:, 0] = True
+        for row, cut in zip(starts, cuts):
+            row[list(cut)] = True
+        each = studies[1].integers_log_likelihood(starts, torch.full((len(cuts),), T))
+        assert float((each.exp() * 5 * 4 * 4).sum()) == pytest.approx(1)
+
+
+def test_breakout_is_cut_to_learn_from_but_not_to_judge_by(studies):
+    tasks = studies[1]
+    size = tasks.Size(3, 2, 60)
+    short = tasks.TASKS["breakout-50"].make(0, size, None)
+    assert short.train.lengths.tolist() == [50] * 3 and short.held_out.lengths.tolist() == [60] * 2
+    other = tasks.TASKS["breakout-50"].make(1, size, None)
+    assert (other.held_out.stored == short.held_out.stored).all()
+    assert short.train.num_actions == short.held_out.num_actions == 4
 
 
 def test_switches_ppo(tmp_path):
@@ -215,16 +304,22 @@ def test_atari_discover_with_a_file_and_the_relaxed_guide(tmp_path):
     assert json.loads((tmp_path / "out" / "results.json").read_text())["num_options"] == 2
 
 
-def test_atari_discover_reads_files_of_either_kind(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    from atari_discover import load_file
-
-    data = Trajectories(np.zeros((2, 3, 128), np.uint8), np.zeros((2, 3), np.int64), packed=True)
-    data.save(tmp_path / "own.npz")
-    assert load_file(tmp_path / "own.npz").packed
-    np.savez(tmp_path / "other.npz", pixels=np.zeros(3))
-    with pytest.raises(ValueError, match="'ram'"):
-        load_file(tmp_path / "other.npz")
+def test_atari_discover_with_a_minari_data_set(tmp_path, monkeypatch):
+    """What the expert did, by way of Minari, is replayed in the animation; an id that is not there is named."""
+    pytest.importorskip("minari")
+    pytest.importorskip("h5py")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    env = make_atari("Breakout")
+    to_minari(atari_demonstrations("Breakout", 4, max_steps=30), "breakout/scripted-v0", env)
+    env.close()
+    tiny = TINY["atari_discover.py"]
+    done = run("atari_discover.py", *tiny, "--minari", "breakout/scripted-v0", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["episodes"] == results["held_out_episodes"] == 2 and results["exact_log_likelihood"] < 0
+    assert "cannot be replayed" not in done.stdout and (tmp_path / "out" / "options_0.gif").exists()
+    done = run("atari_discover.py", *tiny, "--minari", "breakout/absent-v0", "--out", tmp_path / "out")
+    assert done.returncode != 0 and "breakout/absent-v0" in done.stderr
 
 
 def test_atari_discover_takes_one_source(tmp_path):

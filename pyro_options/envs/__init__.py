@@ -2,7 +2,7 @@
 
 import gymnasium as gym
 
-from .atari import atari_demonstrations, expert_rollouts, make_atari, ram
+from .atari import atari_demonstrations, expert_rollouts, load_atari, make_atari, ram
 from .experts import EXPERTS
 from .message import MessageEnv, MessageExpert, message_demonstrations
 from .replay import replay_frames
@@ -24,6 +24,7 @@ __all__ = [
     "agent_space",
     "atari_demonstrations",
     "expert_rollouts",
+    "load_atari",
     "make_atari",
     "message_demonstrations",
     "ram",

@@ -1,11 +1,12 @@
 """Atari games as the experts and the discovery of options see them: RAM, every fourth frame."""
 
+import os
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from pyro_options.data import Rollouts, Trajectories, rollout
+from pyro_options.data import Rollouts, Trajectories, from_npz, rollout
 from pyro_options.errors import check, choice
 
 from .experts import EXPERTS
@@ -101,3 +102,15 @@ def expert_rollouts(
 def atari_demonstrations(game: str, num_episodes: int = 100, **options) -> Trajectories:
     """The trajectories of :func:`expert_rollouts`, which explains every option."""
     return expert_rollouts(game, num_episodes, **options).trajectories
+
+
+def load_atari(path: str | os.PathLike) -> Trajectories:
+    """RAM out of an npz file: arrays ``ram`` (N, T, 128), ``action`` (N, T) and ``length`` (N,), or what
+    :meth:`Trajectories.save` wrote. If it is neither, the error is about the arrays."""
+    try:
+        return from_npz(path, states="ram", actions="action", lengths="length", packed=True)
+    except ValueError as error:
+        try:
+            return Trajectories.load(path)
+        except ValueError:
+            raise error from None

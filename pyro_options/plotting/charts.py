@@ -111,14 +111,18 @@ def recovered_options(ax: Axes, needed: list[int], recovered: list[int], success
     spread = np.zeros(len(needed_))
     for point in set(zip(needed, recovered)):
         same = (needed_ == point[0]) & (recovered_ == point[1])
-        spread[same] = np.linspace(-0.3, 0.3, same.sum() + 2)[1:-1]
+        spread[same] = np.linspace(-0.4, 0.4, same.sum() + 2)[1:-1]
     for mark, ok, color in (("o", True, PALETTE[0]), ("x", False, PALETTE[5])):
         chosen = success_ == ok
         label = "success" if ok else "failure"
-        ax.plot((needed_ + spread)[chosen], recovered_[chosen], mark, color=color, label=label, linestyle="none")
+        ax.plot((needed_ + spread)[chosen], recovered_[chosen], mark, color=color, label=label, markersize=3.5)
     line = np.array([needed_.min(), needed_.max()])
     ax.plot(line, line, color="0.6", linewidth=1, label=r"$K = n_V$")
     ax.plot(line, line + 1, color="0.6", linewidth=1, linestyle="--", label=r"$K = n_V + 1$")
+    if line[0] < line[1]:
+        slope, start = np.polyfit(needed_, recovered_, 1)
+        formula = rf"regression: $K = {slope:.2f}\,n_V {start:+.2f}$"
+        ax.plot(line, start + slope * line, color=PALETTE[4], linewidth=2, zorder=0, label=formula)
     ax.set(xlabel=r"vocabulary size $n_V$", ylabel="options K", xticks=sorted(set(needed)))
     ax.legend(loc="upper left", fontsize=8)
 

@@ -1,0 +1,262 @@
+"""Every method on the same demonstrations: ours, DDO, CompILE and behaviour cloning, for several K and seeds.
+
+Tasks are the paper's messages, data from five known options, CompILE's sequences of integers, and Breakout. Run it::
+
+    python examples/compare.py                                              # all of it, on two cores
+    python examples/compare.py --tasks synthetic --methods options-exact ddo --seeds 0 1 2
+    python examples/compare.py --data breakout_expert.npz                   # arrays ram, action, length
+
+A method that can grow is run once without being told K; one that cannot, and those of ``--fixed``, once for each K of
+the task. Every run is one call of ``discover`` with its defaults, or with what is better for the task (``TASKS`` in
+``examples/studies/tasks.py``). Finished runs are kept in ``--out``: stop it whenever you like, and the same command
+goes on. It writes ``compare.json`` (every run, with commands and versions), ``compare.md`` and a figure for each task:
+interquartile means over seeds with 95 % bootstrap intervals.
+
+The log-likelihood is that of held-out actions given states, exact, with paths (CompILE's segments) summed out. Segments
+are the most probable ones; they are compared with the truth where there is one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+from studies.summary import cell, groups, markdown, point_ranges, span
+from studies.tasks import TASKS, Demonstrations
+
+from pyro_options import Skills, discover, plotting
+from pyro_options.discovery import Budget
+from pyro_options.errors import check, choice
+from pyro_options.experiments import run_grid
+from pyro_options.infer import Exponential
+from pyro_options.methods import METHODS
+from pyro_options.segmentation import boundaries, boundary_scores, label_scores
+
+
+@dataclass(frozen=True)
+class Args:
+    """Compare methods."""
+
+    tasks: tuple[str, ...] = ("message-4", "message-8", "synthetic", "integers", "breakout")
+    """keys of TASKS"""
+    methods: tuple[str, ...] = ("options-exact", "options", "ddo", "compile", "compile-np", "bc", "bc-deep")
+    """keys of METHODS"""
+    fixed: tuple[str, ...] = ("options-exact",)
+    """methods that can grow to run with fixed K as well"""
+    num_options: tuple[int, ...] = ()
+    """fixed K to try, by default those of the task"""
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    data: Path | None = None
+    """npz file of Breakout with arrays ram, action and length; by default the scripted expert plays"""
+    num_episodes: int | None = None
+    """to learn from; by default those of the task"""
+    held_out: int | None = None
+    """episodes to judge by; by default those of the task"""
+    epochs: int | None = None
+    """by default those of the task, or of discover"""
+    processes: int = 2
+    """runs at a time, each on one thread"""
+    out: Path = Path("out/compare")
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        for task in self.tasks:
+            choice(task, "task", TASKS)
+        for method in (*self.methods, *self.fixed):
+            choice(method, "method", METHODS)
+        check(self.data is None or self.data.exists(), "a file that exists", self.data)
+
+
+def arms(method: str, num_options: Sequence[int], fixed: bool = True) -> list[int | None]:
+    """The numbers of options to run a method with; ``None`` leaves K to it.
+
+    :param fixed: whether one that can grow is given each K as well
+    """
+    settings = METHODS[method]
+    if "num_options" in settings:
+        return [None]
+    if settings.get("uniform"):
+        return [*num_options]
+    return [None, *(num_options if fixed else ())]
+
+
+def entry(
+    task: str, method: str, K: int | None, seed: int, size: dict, epochs: int | None = None, data: str = ""
+) -> dict[str, dict]:
+    """Name -> settings of one run.
+
+    :param data: what Breakout's demonstrations are called
+    """
+    config = TASKS[task].settings | TASKS[task].tuned.get(method, {}) | ({} if epochs is None else {"epochs": epochs})
+    settings: dict[str, Any] = {"task": task, "method": method, "fixed_options": K, "seed": seed, "size": size}
+    settings["config"] = config
+    if task.startswith("breakout"):
+        settings["data"] = data
+    return {f"{task}, {label(settings)}, seed {seed}": settings}
+
+
+def grid(args: Args) -> dict[str, dict]:
+    """Every run, in whole rounds of seeds, so that a comparison that is not done yet is a fair one."""
+    jobs: dict[str, dict] = {}
+    given = {"num_episodes": args.num_episodes, "held_out": args.held_out}
+    given = {name: x for name, x in given.items() if x is not None}
+    data = "scripted expert" if args.data is None else args.data.name
+    for seed, task, method in product(args.seeds, args.tasks, args.methods):
+        size = asdict(replace(TASKS[task].size, **given))
+        for K in arms(method, args.num_options or TASKS[task].num_options, method in args.fixed):
+            jobs |= entry(task, method, K, seed, size, args.epochs, data)
+    return jobs
+
+
+def label(row: dict) -> str:
+    """A method as tables name it."""
+    return row["method"] if row["fixed_options"] is None else f"{row['method']}, K = {row['fixed_options']}"
+
+
+def run(
+    task: str,
+    method: str,
+    fixed_options: int | None,
+    seed: int,
+    size: dict,
+    config: dict,
+    data: str = "",
+    entropy_weight: float | None = None,
+    *,
+    file: Path | None = None,
+) -> dict:
+    """One discovery, judged on held-out episodes.
+
+    :param config: for ``discover``
+    :param data: what Breakout's demonstrations are called, for the record
+    :param entropy_weight: of the entropy regularizer at the start, instead of the guide's default
+    """
+    spec = TASKS[task]
+    episodes = spec.make(seed, replace(spec.size, **size), file)
+    config = {key: tuple(x) if isinstance(x, list) else x for key, x in config.items()}  # JSON has no tuples
+    if fixed_options is not None:
+        config["num_options"] = fixed_options
+    if entropy_weight is not None:
+        budget = Budget().train_config(episodes.train, config.get("hidden", ()))
+        config["train"] = replace(budget, entropy_weight=Exponential(entropy_weight))
+    skills = discover(episodes.train, method, seed=seed, device="cpu", progress=False, **config)
+    return judge(skills, episodes)
+
+
+def judge(skills: Skills, episodes: Demonstrations) -> dict:
+    """Likelihood and segments of held-out episodes."""
+    held, truth = episodes.held_out, episodes.truth
+    found = skills.segment(held)
+    said = skills.predict(held.states[held.mask].numpy(), found.options[held.mask].numpy())
+    result = {
+        "log_likelihood": found.log_likelihood_per_step,
+        "reconstruction": float((torch.as_tensor(said) == held.actions[held.mask]).float().mean()),
+        "train_log_likelihood": skills.metadata["log_likelihood"]["train"],
+        "num_options": skills.num_options,
+        "used_options": int((found.usage() >= 0.01).sum()),
+        "mean_segment_length": found.mean_length,
+        "epochs": len(skills.metadata["history"]["elbo"]),
+        "seconds": skills.metadata["seconds"],
+    }
+    if truth is not None:
+        edges = [boundaries(options, held.mask) for options in (found.options, truth.options)]
+        labels, where = label_scores(found.options, truth.options, held.mask), boundary_scores(*edges, held.mask)
+        result |= {"accuracy": labels.accuracy, "nmi": labels.nmi, "boundary_f1": where.f1}
+        result |= {"best_log_likelihood": truth.best_log_likelihood}
+        result |= {"below_best": truth.best_log_likelihood - found.log_likelihood_per_step}
+    return result
+
+
+#: what a column says, the entry of a row, how to print it; those without an entry are left out
+COLUMNS = (
+    ("held-out nats per step", "log_likelihood", ".4f"),
+    ("below the best possible", "below_best", ".4f"),
+    ("actions reproduced", "reconstruction", ".3f"),
+    ("options in use", "used_options", "g"),
+    ("steps right", "accuracy", ".3f"),
+    ("mutual information", "nmi", ".3f"),
+    ("boundary F1", "boundary_f1", ".3f"),
+    ("steps until another option", "mean_segment_length", ".1f"),
+)
+
+
+def table(rows: list[dict], name: Callable[[dict], str] = label) -> str:
+    """One task, a line per method, in Markdown.
+
+    :param name: of the line that a run belongs to
+    """
+    columns = [column for column in COLUMNS if column[1] in rows[0]]
+    lines = []
+    for arm, mine in groups(rows, name).items():
+        cells = [cell([row[key] for row in mine], form) for _, key, form in columns]
+        lines.append([arm, len(mine), *cells, span([row["processor_seconds"] for row in mine], ".0f")])
+    return markdown(["", "seeds", *(title for title, _, _ in columns), "processor seconds"], lines)
+
+
+def page(rows: list[dict]) -> str:
+    """All tasks, in Markdown."""
+    parts = [
+        "# Methods compared\n",
+        "Interquartile means over seeds, with 95 % bootstrap intervals in brackets where runs differ; seconds are the"
+        " least and the most of one core. Likelihoods are exact, of held-out actions given states. A method"
+        " without K found its number of options by itself. Every run, with the command that made it, is in"
+        " `compare.json`.\n",
+    ]
+    for task, mine in groups(rows, lambda row: row["task"]).items():
+        size = mine[0]["size"]
+        data = f", data: {mine[0]['data']}" if "data" in mine[0] else ""
+        parts.append(f"## {TASKS[task].title}\n")
+        parts.append(f"{size['num_episodes']} episodes to learn from, {size['held_out']} to judge by{data}.\n")
+        parts.append(table(mine))
+        parts.append(f"![{TASKS[task].title}]({figure_name(task)})\n")
+    return "\n".join(parts)
+
+
+def figure_name(task: str) -> str:
+    return f"compare_{task}.png"
+
+
+def figure(title: str, rows: list[dict], path: Path, name: Callable[[dict], str] = label) -> None:
+    """Likelihood and segmentation, a line per method, coloured by family.
+
+    :param name: of the line that a run belongs to
+    """
+    shown = {"below_best": "nats per step below the best", "accuracy": "steps right", "boundary_f1": "boundary F1"}
+    if "below_best" not in rows[0]:
+        shown = {"log_likelihood": "held-out nats per step", "mean_segment_length": "steps until another option"}
+    shown |= {"used_options": "options in use"}
+    arms_ = groups(rows, name)
+    families = list(groups(rows, lambda row: row["method"]))
+    colors = [plotting.option_color(families.index(mine[0]["method"])) for mine in arms_.values()]
+    with plotting.style():
+        size = (3.0 * len(shown) + 1, 0.32 * len(arms_) + 1.4)
+        fig, axes = plotting.plt.subplots(1, len(shown), figsize=size, layout="constrained")
+        for ax, (key, xlabel) in zip(axes, shown.items()):
+            values = {arm: [row[key] for row in mine] for arm, mine in arms_.items()}
+            point_ranges(ax, values, xlabel, colors, labels=ax is axes[0])
+            if key in ("accuracy", "boundary_f1"):
+                ax.set_xlim(-0.03, 1.03)
+        seeds = len({row["seed"] for row in rows})
+        fig.suptitle(f"{title} (seeds: {seeds}, interquartile means with 95 % intervals)")
+        fig.savefig(path)
+        plotting.plt.close(fig)
+
+
+def main(args: Args) -> list[dict]:
+    """Runs what is missing, then writes the table and the figures."""
+    job = partial(run, file=args.data)
+    rows = run_grid(job, grid(args), args.out / "compare.json", args.processes, args.progress)
+    for task, mine in groups(rows, lambda row: row["task"]).items():
+        figure(TASKS[task].title, mine, args.out / figure_name(task))
+    text = page(rows)
+    (args.out / "compare.md").write_text(text)
+    print(text)
+    return rows
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))
