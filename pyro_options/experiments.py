@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from pyro_options.data.archive import replacing
 from pyro_options.errors import check
+from pyro_options.storage import write_json
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def run_grid(
                     continue
                 done[name] = {"name": name, "settings": sorted(todo[name]), "origin": origin} | todo[name] | outcome
                 record["runs"].append(done[name])
-                _write(path, record)
+                write_json(path, record, indent=1)
     if failures:
         name, error = next(iter(failures.items()))
         count = f"{len(failures)} of {len(todo)} runs failed"
@@ -101,11 +101,6 @@ def _read(path: Path) -> dict:
     record = json.loads(path.read_text())
     check(isinstance(record, dict) and {"origins", "runs"} <= record.keys(), "a file of runs", path)
     return record
-
-
-def _write(path: Path, record: dict) -> None:
-    with replacing(path) as file:
-        file.write((json.dumps(record, indent=1) + "\n").encode())
 
 
 def _origin(record: dict) -> int:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyro_options import __version__
 from pyro_options.data import Trajectories
-from pyro_options.data.archive import replacing
 from pyro_options.errors import check
+from pyro_options.storage import replacing
 
 from . import content
 from .page import render
