@@ -4,7 +4,7 @@ Run it with::
 
     python benchmarks/mutations.py
 
-The tree is copied, each line changed in turn, and only the test files that should notice are run; first without any
+The tree is copied, each line changed in turn, and only the tests that should notice are run; first without any
 change, so that a red test means what it says. Mutations that are in the results already are not repeated. It writes
 ``benchmarks/results/mutations.json`` and fails if a change goes unnoticed.
 """
@@ -69,7 +69,7 @@ MUTATIONS = (
         "models/high_level.py",
         'return log_stick_breaking(pyro.sample("sticks", prior), self.remainder)',
         'return log_stick_breaking(pyro.sample("sticks", prior), self.remainder).exp()',
-        ("test_option_hmm.py", "test_gem_prior.py"),
+        ("test_option_hmm.py",),
     ),
     Mutation(
         "each stick breaks what is left after itself",
@@ -90,56 +90,59 @@ MUTATIONS = (
         "pyro_options/growth/resize.py",
         "state[name] = torch.cat([value.index_select(axis, keep), fill], axis)",
         "state[name] = torch.cat([0 * value.index_select(axis, keep), fill], axis)",
-        ("test_growth.py",),
+        ("test_networks.py::test_moments_move_with_their_components",),
     ),
     Mutation(
         "a birth is kept when it does harm",
         "pyro_options/growth/verdict.py",
         "mean, error = _mean_and_error(after - before)\n        return Verdict(mean > max",
         "mean, error = _mean_and_error(before - after)\n        return Verdict(mean > max",
-        ("test_growth.py", "test_moves.py", "test_trial.py"),
+        ("test_growth.py::test_evidence_keeps_a_needed_option_and_refuses_a_useless_one",),
     ),
     Mutation(
         "a minibatch is not scaled to its population",
         "pyro_options/data/trajectories.py",
         "yield self[index].to(device).unpack()._replace(population=len(self))",
         "yield self[index].to(device).unpack()",
-        ("test_trajectories.py", "test_option_hmm.py"),
+        ("test_trajectories.py",),
     ),
     Mutation(
         "the first reward inside a skill is discounted",
         "pyro_options/envs/skill_wrapper.py",
         "total, discount, duration, state = 0.0, 1.0, 0, self._seen()",
         "total, discount, duration, state = 0.0, self.gamma, 0, self._seen()",
-        ("test_skill_wrapper.py",),
+        ("test_skill_wrapper.py::test_a_skill_is_one_step_with_discounted_rewards",),
     ),
     Mutation(
         "a long step is discounted like a short one",
         "pyro_options/rl/rollout.py",
         "exact = self.gamma**self.durations",
         "exact = self.gamma ** np.ones_like(self.durations)",
-        ("test_rl.py",),
+        ("test_rl.py::test_advantages_equal_brute_force",),
     ),
     Mutation(
         "a resumed training forgets the order of the data",
         "pyro_options/infer/checkpoint.py",
         '    trainer.order = parts(tensors, "data")["order"]\n',
         "",
-        ("test_checkpoint.py",),
+        (
+            "test_checkpoint.py::test_never_more_is_lost_than_one_interval",
+            "test_checkpoint.py::test_ctrl_c_saves_and_says_how_to_go_on",
+        ),
     ),
     Mutation(
         "a checksum that nobody compares",
         "pyro_options/storage.py",
         'intact = header.get("checksum") == checksum(text, tensors)',
         'intact = header.get("checksum") is not None',
-        ("test_fuzz.py",),
+        ("test_fuzz.py::test_a_damaged_file_is_read_as_it_was_or_refused",),
     ),
     Mutation(
         "a bad gradient is followed",
         "pyro_options/infer/train.py",
         "if not math.isfinite(loss + float(norm)):",
         "if not math.isfinite(loss):",
-        ("test_health.py",),
+        ("test_health.py::test_a_bad_gradient_of_a_finite_loss_stops_the_run_before_it_does_harm",),
     ),
 )
 

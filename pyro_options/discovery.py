@@ -173,7 +173,7 @@ def _checkpoint(given: str | os.PathLike | Checkpoint | None, resume: bool, abou
         check(not resume, "a checkpoint to resume", None, "Pass checkpoint=…, the file that the training was saved in.")
         return None
     given = given if isinstance(given, Checkpoint) else Checkpoint(given)
-    return replace(given, resume=resume or given.resume, about=given.about | about)
+    return replace(given, resume=resume or given.resume, about={**given.about, **about})
 
 
 def _split_for_growth(data: Trajectories, share: float, seed: int) -> tuple[Trajectories, Trajectories | None]:

@@ -94,12 +94,11 @@ class PartwiseLearning:
 
         :returns: the learner and its learning curve
         """
-        envs = self.make_envs()
+        envs: VecEnv | None = self.make_envs()
         learner, rows, stopped = self._start(self.make_learner(envs))
         with postponing_interrupts() as pause:
             while learner.num_timesteps < total_steps and not stopped:
-                if envs is None:
-                    envs = self.make_envs()
+                envs = self.make_envs() if envs is None else envs
                 rows, stopped = self._part(learner, envs, rows, total_steps)
                 envs.close()
                 envs = None

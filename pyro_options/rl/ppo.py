@@ -54,7 +54,7 @@ class SMDPPPO(PPO):
         self,
         total_timesteps: int,
         callback: MaybeCallback = None,
-        log_interval: int = 1,
+        log_interval: int | None = 1,
         tb_log_name: str = "SMDPPPO",
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
