@@ -50,12 +50,12 @@ def run_grid(
         ``settings``, and as ``origin`` the place of the command that made it among those of the file
     """
     check(processes >= 1, "processes >= 1", processes)
-    grid = {name: _plain(settings) for name, settings in grid.items()}
+    jobs = {name: _plain(settings) for name, settings in grid.items()}
     record = _read(path)
     done = {row["name"]: row for row in record["runs"]}
-    for name in grid.keys() & done.keys():
-        _check_same_settings(grid[name], done[name], path)
-    todo = {name: settings for name, settings in grid.items() if name not in done}
+    for name in jobs.keys() & done.keys():
+        _check_same_settings(jobs[name], done[name], path)
+    todo = {name: settings for name, settings in jobs.items() if name not in done}
     failures: dict[str, Exception] = {}
     if todo:
         origin = _origin(record)
@@ -186,4 +186,9 @@ def _start_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent) -> None:
+    parent.join()
+    os._exit(1)
