@@ -94,8 +94,9 @@ class PartwiseLearning:
 
         :returns: the learner and its learning curve
         """
-        envs: VecEnv | None = self.make_envs()
-        learner, rows, stopped = self._start(self.make_learner(envs))
+        first = self.make_envs()
+        learner, rows, stopped = self._start(self.make_learner(first))
+        envs: VecEnv | None = first
         with postponing_interrupts() as pause:
             while learner.num_timesteps < total_steps and not stopped:
                 envs = self.make_envs() if envs is None else envs
