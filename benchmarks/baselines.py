@@ -5,7 +5,7 @@
 
 Episodes of 20 to 80 steps with six discrete actions, as in ``recovery.py``: 200 to learn from, 40 others to score.
 DDO and the exact guide are told K = 5, and compared in exact log-likelihood per step of the 40. CompILE-NP is not told
-K. An option counts as found if one skill is on in more than half of its steps, and it in at least half of that skill's.
+K. An option counts as found if one skill is on in more than half of its steps, and it in more than half of the skill's.
 Every run is written to ``--out`` at once, and a run that is already there is not made again.
 """
 
@@ -22,7 +22,7 @@ import tyro
 
 from pyro_options import discover
 from pyro_options.data import synthetic_options
-from pyro_options.segmentation import label_scores
+from pyro_options.segmentation import found_options, label_scores
 
 NUM_OPTIONS = 5
 
@@ -30,7 +30,14 @@ NUM_OPTIONS = 5
 SETTINGS: dict[str, dict] = {
     "ddo": {"num_options": NUM_OPTIONS},
     "options-exact": {"num_options": NUM_OPTIONS},
-    "compile-np": {"num_segments": 10, "segment_length": 10.0},
+    "compile-np": {
+        "num_segments": 7,
+        "segment_length": 10.0,
+        "lstm_size": 16,
+        "encoder_hidden": (16, 16),
+        "batch_size": 10,
+        "epochs": 50,
+    },
 }
 
 
@@ -46,26 +53,13 @@ class Args:
     out: Path = Path("benchmarks/results/baselines.json")
 
 
-def found_options(predicted: torch.Tensor, true: torch.Tensor, mask: torch.Tensor, num_options: int) -> int:
-    """True options that have a skill of their own.
-
-    :param predicted: skills ``(N, T)``
-    :param true: options ``(N, T)``
-    :param mask: steps in use ``(N, T)``
-    """
-    counts = torch.zeros(int(predicted[mask].max()) + 1, num_options)
-    counts.index_put_((predicted[mask], true[mask]), torch.ones(int(mask.sum())), accumulate=True)
-    covers = counts > counts.sum(0) / 2  # at most one skill for each option
-    pure = counts >= counts.sum(1, keepdim=True) / 2
-    return int((covers & pure).any(0).sum())
-
-
 def run(args: Args, arm: str, seed: int) -> dict:
     """One data set, one discovery, both by the same seed."""
     truth = synthetic_options(NUM_OPTIONS, args.num_episodes, num_actions=NUM_OPTIONS + 1, seed=seed)
     data, cut = truth.trajectories, args.num_episodes - args.held_out
     start = time.process_time()
-    skills = discover(data[:cut], arm, epochs=args.epochs, seed=seed, device="cpu", progress=False, **SETTINGS[arm])
+    settings = SETTINGS[arm] | ({} if args.epochs is None else {"epochs": args.epochs})
+    skills = discover(data[:cut], arm, seed=seed, device="cpu", progress=False, **settings)
     seconds = time.process_time() - start
     held, true = data[cut:], truth.options[cut:]
     segmentation = skills.segment(held)
@@ -74,7 +68,7 @@ def run(args: Args, arm: str, seed: int) -> dict:
         "seed": seed,
         "num_options": skills.num_options,
         "used_options": int((segmentation.usage() >= 0.01).sum()),
-        "found_options": found_options(segmentation.options, true, held.mask, NUM_OPTIONS),
+        "found_options": found_options(segmentation.options, true, held.mask),
         "accuracy": label_scores(segmentation.options, true, held.mask).accuracy,
         "log_likelihood": segmentation.log_likelihood_per_step,
         "processor_seconds": seconds,

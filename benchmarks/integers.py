@@ -24,7 +24,7 @@ from torch import Tensor
 from pyro_options import Skills, discover
 from pyro_options.data import integer_sequences
 from pyro_options.data.integers import Integers
-from pyro_options.infer import Exponential, TrainConfig, Trainer, set_seed
+from pyro_options.infer import Constant, Exponential, TrainConfig, Trainer, set_seed
 from pyro_options.methods import SEGMENT_PRESETS, build
 from pyro_options.segmentation import boundaries, boundary_scores
 
@@ -37,11 +37,12 @@ class Args:
     num_episodes: int = 1200
     held_out: int = 200
     num_symbols: int = 5
-    epochs: int = 80
+    epochs: int = 45
     batch_size: int = 64
     learning_rate: float = 1e-2
-    decay: float = 0.97  # of the temperature, each epoch
-    floor: float = 0.2  # of the temperature
+    temperature: float = 1.0
+    entropy_weight: float = 3.0  # keeps two integers from sharing a skill
+    entropy_decay: float = 0.95  # each epoch
     out: Path = Path("benchmarks/results/integers.json")
 
 
@@ -71,7 +72,8 @@ def run_compile(args: Args, truth: Integers, cut: int, seed: int) -> dict[str, d
         epochs=args.epochs,
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,
-        temperature=Exponential(1.0, args.decay, floor=args.floor),
+        temperature=Constant(args.temperature),
+        entropy_weight=Exponential(args.entropy_weight, args.entropy_decay),
         seed=seed,
         device="cpu",
         progress=False,

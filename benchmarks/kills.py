@@ -1,13 +1,14 @@
 """Kill trainings with SIGKILL at random moments, resume them, and compare the bytes they end with.
 
-Runs of every guide are started as processes of their own and killed: at random times, in the middle of a checkpoint
-write (before the data are on disk, between the two renames) and right after a growth. Each is killed several times
+Runs of every guide are processes of their own and are killed: at random times, in the middle of a checkpoint write
+(before the data are on disk, after, and between the two renames) and right after a growth. Each is killed several times
 before it may end. Run it with::
 
     python benchmarks/kills.py --runs 25
 
-It writes ``benchmarks/results/kills.json``: for each run, where it was killed, how many steps each kill lost, and
-whether the final parameters are those of the run that nobody disturbed, byte for byte.
+Runs that are in the results already are not repeated. It writes ``benchmarks/results/kills.json``: for each run, where
+it was killed, how many steps each kill lost, and whether the final parameters are those of the run that nobody
+disturbed, byte for byte.
 """
 
 import json
@@ -15,12 +16,13 @@ import os
 import random
 import shutil
 import signal
-import subprocess
+import stat
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -79,9 +81,11 @@ def arm(trainer: Trainer, moment: str, countdown: int) -> None:
     fsync, replace = os.fsync, os.replace
 
     def half_written(descriptor: int) -> None:
-        if left[0] == 1:
-            os.truncate(descriptor, os.fstat(descriptor).st_size // 2)  # what a disk may hold at that time
-        bang()
+        entry = os.fstat(descriptor)
+        if stat.S_ISREG(entry.st_mode):  # a folder is synchronized too
+            if left[0] == 1:
+                os.truncate(descriptor, entry.st_size // 2)  # what a disk may hold at that time
+            bang()
         fsync(descriptor)
 
     def written(descriptor: int) -> None:
@@ -135,18 +139,15 @@ def final(trainer: Trainer) -> str:
     return checksum(json.dumps(trainer.history.to_dict() | {"seconds": 0.0}), tensors)
 
 
-def life(method: str, args: Args, path: Path, moment: str, countdown: int, seconds: float | None) -> int:
-    """Starts a process, perhaps kills it after some seconds of training; returns its exit code."""
-    command = [sys.executable, __file__, "--child", method, str(args.epochs), str(path), moment, str(countdown)]
-    log = path.with_name("steps")
-    before = log.stat().st_size if log.exists() else 0
-    process = subprocess.Popen(command)
+def life(method: str, args: Args, path: Path, moment: str, countdown: int, seconds: float | None) -> int | None:
+    """Starts a process, perhaps kills it after some seconds; returns its exit code."""
+    process = get_context("fork").Process(target=child, args=(method, args.epochs, path, moment, countdown))
+    process.start()
     if seconds is not None:
-        while process.poll() is None and (not log.exists() or log.stat().st_size == before):
-            time.sleep(0.01)  # imports are no training
         time.sleep(seconds)
         process.kill()
-    return process.wait()
+    process.join()
+    return process.exitcode
 
 
 def lost_steps(log: Path) -> list[int]:
@@ -161,8 +162,9 @@ def lost_steps(log: Path) -> list[int]:
     return lost
 
 
-def run(number: int, method: str, expected: str, duration: float, args: Args, rng: random.Random) -> dict:
+def run(number: int, method: str, expected: str, duration: float, args: Args) -> dict:
     """One run, killed again and again, and what it came to."""
+    rng = random.Random(f"{args.seed} {number}")
     folder = Path(tempfile.mkdtemp())
     path = folder / "run.safetensors"
     killed = []
@@ -180,6 +182,7 @@ def run(number: int, method: str, expected: str, duration: float, args: Args, rn
         assert code == 0, code
     FORMAT.read(path)
     row = {
+        "number": number,
         "method": method,
         "killed": killed,
         "lost_steps": lost_steps(path.with_name("steps")),
@@ -191,9 +194,9 @@ def run(number: int, method: str, expected: str, duration: float, args: Args, rn
 
 
 def main(args: Args) -> dict:
-    rng, rows = random.Random(args.seed), []
+    rows = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
     expected: dict[str, tuple[str, float, int]] = {}
-    for number in range(args.runs):
+    for number in sorted(set(range(args.runs)) - {row["number"] for row in rows}):
         method = GUIDES[number % len(GUIDES)]
         if method not in expected:
             trainer = make_trainer(method, args.epochs, None)
@@ -202,10 +205,18 @@ def main(args: Args) -> dict:
             moves = len(history.growth_epochs) + len(history.removal_epochs)
             expected[method] = final(trainer), time.perf_counter() - start, moves
             print(f"{method}: {trainer.num_steps} steps, {moves} epochs with births or removals", flush=True)
-        rows.append(run(number, method, *expected[method][:2], args, rng))
-        print(number, rows[-1], flush=True)
+        rows.append(run(number, method, *expected[method][:2], args))
+        print(rows[-1], flush=True)
+        args.out.write_text(json.dumps(summary(rows, args), indent=1) + "\n")
+    record = summary(rows, args)
+    print({key: value for key, value in record.items() if key != "rows"})
+    return record
+
+
+def summary(rows: list[dict], args: Args) -> dict:
+    """What the runs came to."""
     lost = [steps for row in rows for steps in row["lost_steps"]]
-    record = {
+    return {
         "command": f"python benchmarks/kills.py --runs {args.runs} --kills {args.kills} --seed {args.seed}",
         "torch": version("torch"),
         "checkpoint_every_steps": EVERY,
@@ -213,17 +224,11 @@ def main(args: Args) -> dict:
         "runs": len(rows),
         "kills": {moment: sum(row["killed"].count(moment) for row in rows) for moment in MOMENTS},
         "most_steps_lost": max(lost, default=0),
+        "litter": sum(row["litter"] for row in rows),
         "rows": rows,
     }
-    args.out.write_text(json.dumps(record, indent=1) + "\n")
-    print({key: value for key, value in record.items() if key != "rows"})
-    return record
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--child"]:
-        method, epochs, path, moment, countdown = sys.argv[2:]
-        child(method, int(epochs), Path(path), moment, int(countdown))
-    else:
-        record = main(tyro.cli(Args))
-        sys.exit(record["identical"] < record["runs"])
+    found = main(tyro.cli(Args))
+    sys.exit(found["identical"] < found["runs"] or found["most_steps_lost"] > EVERY)

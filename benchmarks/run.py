@@ -189,26 +189,26 @@ def profile(shape: Shape) -> None:
 
 def plot(report: Report, path: Path) -> None:
     """Time of a step along T, K and batch size, on logarithmic axes with a line of slope one."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from pyro_options import plotting
 
     titles = {"T": "steps in an episode", "K": "options", "N": "episodes in a batch"}
-    figure, panels = plt.subplots(1, 3, figsize=(10, 3), constrained_layout=True)
-    for axis, panel in zip(titles, panels):
-        for guide in GUIDES:
-            prefix = f"seconds/{guide}/{axis}"
-            points = sorted((int(key[len(prefix) :]), value) for key, value in report.items() if key.startswith(prefix))
-            sizes, seconds = zip(*points)
-            panel.loglog(sizes, seconds, "o-", label=guide)
-        panel.loglog(sizes, [seconds[-1] * size / sizes[-1] for size in sizes], ":", color="gray", label="linear")
-        panel.set(xlabel=titles[axis], xticks=sizes, xticklabels=sizes)
-        panel.minorticks_off()
-    panels[0].set_ylabel("seconds per SVI step")
-    panels[0].legend(frameon=False)
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=150)
+    with plotting.style():
+        figure, panels = plotting.plt.subplots(1, 3, figsize=(plotting.PAGE, 2.6), layout="constrained")
+        for axis, panel in zip(titles, panels):
+            for guide in GUIDES:
+                prefix = f"seconds/{guide}/{axis}"
+                found = {int(key[len(prefix) :]): value for key, value in report.items() if key.startswith(prefix)}
+                sizes, seconds = zip(*sorted(found.items()))
+                panel.loglog(sizes, seconds, "o-", label=guide)
+            linear = [seconds[-1] * size / sizes[-1] for size in sizes]
+            panel.loglog(sizes, linear, ":", color=plotting.NEUTRAL, label="linear")
+            panel.set(xlabel=titles[axis], xticks=sizes, xticklabels=sizes)
+            panel.minorticks_off()
+        panels[0].set_ylabel("seconds per SVI step")
+        panels[0].legend()
+        path.parent.mkdir(exist_ok=True)
+        figure.savefig(path)
+        plotting.plt.close(figure)
     print(f"saved {path}")
 
 

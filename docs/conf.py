@@ -4,19 +4,23 @@ import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 
-import pyro_options.data
-
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
-
-for name in pyro_options.data.__all__:  # autodoc sees only what is there, and some are imported when first used
-    setattr(pyro_options.data, name, getattr(pyro_options.data, name))
 
 project = "pyro_options"
 author = "The pyro_options authors"
 project_copyright = author
 version = release = installed("pyro-options")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "gallery", "mathml", "tables"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "api",
+    "gallery",
+    "mathml",
+    "studies",
+    "tables",
+]
 exclude_patterns = ["_build", "_generated/*.md"]
 templates_path: list[str] = []
 
@@ -36,3 +40,16 @@ html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_math_renderer = "mathml"
 html_copy_source = html_show_sourcelink = False
+
+#: pages at the root of the repository -> the pages here that include them
+TWINS = {"../SECURITY.md": "security.md", "../CONTRIBUTING.md": "contributing.md", "../CHANGELOG.md": "changelog.md"}
+
+
+def link_twins(app, name: str, source: list[str]) -> None:
+    """Links that are right where the files lie lead to the pages that include them."""
+    for root, twin in TWINS.items():
+        source[0] = source[0].replace(f"]({root})", f"]({twin})")
+
+
+def setup(app) -> None:
+    app.connect("source-read", link_twins)

@@ -9,8 +9,9 @@ Run it with demonstrations of the scripted expert (no download), of a file, or o
     python examples/atari_discover.py --expert scripted --termination-cost 3  # longer options
     python examples/atari_discover.py --resume                               # go on after Ctrl-C, or a crash
 
-It prints the options and writes ``results.json``, ``config.json``, ``skills.safetensors``, ``atari_discover.png`` and
-``options_*.gif``, held-out episodes with the option that is on, to ``--out``.
+It prints the options and writes ``results.json``, ``config.json``, ``skills.safetensors``, ``atari_discover.png``,
+``option_cards.png``, ``options_*.gif``, held-out episodes with the option that is on, and ``report.html``, the same to
+move through in a browser, to ``--out``.
 """
 
 import json
@@ -25,8 +26,9 @@ from pyro_options.animation import save_gif
 from pyro_options.data import Trajectories, from_minari, rollout
 from pyro_options.discovery import Budget
 from pyro_options.envs import EXPERTS, expert_rollouts, load_atari, make_atari, replay_frames
+from pyro_options.growth import GrowthEvent
 from pyro_options.infer import explained_interrupts
-from pyro_options.skills import Segmentation
+from pyro_options.skills import Segmentation, make_cards
 
 METHODS = {
     "exact": "options-exact",
@@ -77,6 +79,10 @@ class Args:
     """animated episodes"""
     gif_steps: int = 150
     """steps in each"""
+    report_episodes: int = 6
+    """held-out episodes in the report"""
+    report_steps: int = 300
+    """steps of each"""
     seed: int = 0
     device: str = "auto"
     out: Path = Path("out/atari_discover")
@@ -162,31 +168,52 @@ def figure(skills: Skills, segmentation: Segmentation, held: Trajectories, title
     history = skills.metadata["history"]
     used = max(1, int((summary.usage >= 0.001).sum()))
     with plotting.style():
-        fig = plotting.plt.figure(figsize=(12, 9), layout="constrained")
+        fig = plotting.plt.figure(figsize=(plotting.PAGE, 5.8), layout="constrained")
         axes = fig.subplot_mosaic([["growth", "usage", "lengths"], ["actions", "strip", "strip"]], height_ratios=[2, 3])
-        plotting.growth_timeline(axes["growth"], history["num_options"] or [1], history["growth_epochs"])
+        plotting.growth_timeline(
+            axes["growth"],
+            history["num_options"] or [1],
+            events=[GrowthEvent.from_dict(event) for event in skills.metadata["growth"]],
+            updates_per_epoch=skills.metadata["updates"] / max(1, len(history["num_options"])),
+        )
         plotting.usage_bars(axes["usage"], summary.usage)
         plotting.segment_lengths(axes["lengths"], *segmentation.segment_lengths())
         order = summary.usage.argsort(descending=True)[:used]
-        plotting.action_heatmap(axes["actions"], summary.actions[order], "What each option does")
-        axes["actions"].set_yticklabels([str(int(k)) for k in order])
-        for label, k in zip(axes["actions"].get_yticklabels(), order.tolist()):
-            label.set_color(plotting.option_color(k))
+        actions = summary.actions[order]
+        plotting.action_heatmap(axes["actions"], actions, "What each option does", options=order.tolist())
         if skills.action_names:
-            axes["actions"].set_xticklabels(skills.action_names)
+            axes["actions"].set_xticklabels(skills.action_names, rotation=40, ha="right", rotation_mode="anchor")
         plotting.segmentation_strip(axes["strip"], segmentation.options[:shown], segmentation.lengths[:shown])
         fig.suptitle(title)
         fig.savefig(path)
         plotting.plt.close(fig)
 
 
-def gifs(args: Args, skills: Skills, held: Trajectories, segmentation: Segmentation) -> list[Path]:
+def replayed(args: Args, held: Trajectories) -> list[list | None]:
+    """Screens of the held-out episodes that are shown, ``None`` where one cannot be replayed."""
+    shown = held[: max(args.gifs, args.report_episodes)]
+    steps = shown.lengths.clamp(max=max(args.gif_steps, args.report_steps)).tolist()
+    pairs = [(shown.stored[i, :n].numpy(), shown.actions[i, :n].numpy()) for i, n in enumerate(steps)]
+    return [replay_frames(args.game, states, actions) for states, actions in pairs]
+
+
+def cards(skills: Skills, segmentation: Segmentation, held: Trajectories, frames: list, path: Path) -> None:
+    """What each option in use is like."""
+    made = make_cards(segmentation, skills.summarize(held, segmentation).actions)
+    seen = {i: screens for i, screens in enumerate(frames) if screens is not None}
+    with plotting.style():
+        fig = plotting.option_cards(made[:9], skills.names, skills.action_names, frames=seen)
+        fig.savefig(path)
+        plotting.plt.close(fig)
+
+
+def gifs(args: Args, skills: Skills, held: Trajectories, segmentation: Segmentation, replays: list) -> list[Path]:
     """Animations of held-out episodes; fresh ones of the expert where those cannot be replayed."""
     written = []
     for i in range(min(args.gifs, len(held))):
         steps = min(int(held.lengths[i]), args.gif_steps)
         options = segmentation.options[i, :steps].tolist()
-        frames = replay_frames(args.game, held.stored[i, :steps].numpy(), held.actions[i, :steps].numpy())
+        frames = None if replays[i] is None else replays[i][:steps]
         if frames is None and args.game in EXPERTS:
             print(f"episode {i} cannot be replayed; the animation shows a fresh one of the scripted expert")
             frames, options = expert_episode(args, skills, i)
@@ -235,16 +262,27 @@ def main(args: Args) -> dict:
     found = results(args, skills, cloned, segmentation, held)
     (args.out / "results.json").write_text(json.dumps(found, indent=2) + "\n")
     skills.used().save(args.out / "skills.safetensors")
-    title = f"{args.game}, {args.guide} guide, seed {args.seed}: {found['exact_log_likelihood']:.3f} held-out nats per "
-    title += f"step against {found['behaviour_cloning_log_likelihood']:.3f} with K = 1"
+    title = f"{args.game}, seed {args.seed}: {found['exact_log_likelihood']:.3f} held-out nats per step, "
+    title += f"{found['behaviour_cloning_log_likelihood']:.3f} with K = 1"
     figure(skills, segmentation, held, title, args.out / "atari_discover.png")
-    animations = gifs(args, skills, held, segmentation)
+    frames = replayed(args, held)
+    cards(skills, segmentation, held, frames, args.out / "option_cards.png")
+    animations = gifs(args, skills, held, segmentation, frames)
+    skills.report(
+        args.out / "report.html",
+        held,
+        frames=frames,
+        title=f"Skills in {args.game}",
+        figures={"held-out nats per step with K = 1": found["behaviour_cloning_log_likelihood"]},
+        max_trajectories=args.report_episodes,
+        max_steps=args.report_steps,
+    )
     print("\nheld-out episodes:\n" + skills.describe(held) + "\n")
     for key, value in found.items():
         if isinstance(value, int | float):
             print(f"{key:<34}{f'{value:.4g}' if isinstance(value, float) else value}")
-    names = ["results.json", "skills.safetensors", "atari_discover.png", *(path.name for path in animations)]
-    print(f"\nwrote {', '.join(names)} to {args.out}")
+    names = ["results.json", "skills.safetensors", "atari_discover.png", "option_cards.png", "report.html"]
+    print(f"\nwrote {', '.join([*names, *(path.name for path in animations)])} to {args.out}")
     return found
 
 

@@ -30,13 +30,14 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 
 from pyro_options import plotting
+from pyro_options.discovery import skills_of
 from pyro_options.envs import SkillWrapper, atari_demonstrations, make_atari, ram
 from pyro_options.errors import check
 from pyro_options.infer import Checkpoint, TrainConfig, Trainer, explained_interrupts, set_seed
 from pyro_options.methods import METHODS, build
 from pyro_options.rl import SMDPPPO, PartwiseLearning, bootstrap_interval, curve_band, interquartile_mean
 from pyro_options.skills import Skills
-from pyro_options.storage import replacing
+from pyro_options.storage import write_json
 
 FRAME_SKIP = 4
 FIXED = ("max_duration", "deterministic", "gamma", "num_episodes", "episode_steps", "epochs")
@@ -171,8 +172,7 @@ def discover(arm: str, args: Args, seed: int) -> Skills | None:
     config = TrainConfig(args.epochs, batch_size=32, seed=seed, device=args.device, progress=args.progress)
     saved = Checkpoint(path.with_name("discovery.safetensors"), args.resume)
     Trainer(method.model, method.guide, data, config, method.growth, checkpoint=saved).run()
-    parts = method.model.policy, method.model.termination, method.guide.weights.mean_log_weights(), data.packed
-    skills = Skills(*parts, summary=Skills(*parts).summarize(data)).used().to("cpu")
+    skills = skills_of(method, data).used().to("cpu")
     print(skills.describe(), flush=True)
     skills.save(path)
     return skills
@@ -202,8 +202,7 @@ def run(arm: str, args: Args, seed: int) -> dict:
     learner.save(folder / "agent.zip")
     row = {"game": args.game, "preset": args.preset, "arm": arm, "seed": seed, "settings": args.settings()}
     row |= {"num_options": 0 if skills is None else skills.num_options, "final_return": final_return(rows, args.steps)}
-    with replacing(result) as file:
-        file.write(json.dumps(row | {"curve": rows}).encode())
+    write_json(result, row | {"curve": rows})
     return row | {"curve": rows}
 
 
@@ -240,7 +239,7 @@ def _interval(values: list[float | None]) -> str:
 def figure(runs: list[dict], args: Args, path: Path) -> None:
     """Learning curves of all arms on both axes."""
     with plotting.style():
-        fig, axes = plotting.plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
+        fig, axes = plotting.plt.subplots(1, 2, figsize=(plotting.PAGE, 3.2), layout="constrained", sharey=True)
         for ax, axis, label in zip(axes, ("steps", "frames"), ("decisions", "frames of the emulator")):
             for number, arm in enumerate(args.arms):
                 curves = [[row for row in one["curve"] if "return" in row] for one in runs if one["arm"] == arm]

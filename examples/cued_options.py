@@ -87,16 +87,18 @@ def choices(trainer: Trainer, num_cues: int) -> torch.Tensor:
 
 def figure(args: Args, trainers: dict, results: dict, path: Path) -> None:
     with plotting.style():
-        fig, axes = plotting.plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained", width_ratios=[1.2, 1.2, 1])
+        fig, axes = plotting.plt.subplots(
+            1, 3, figsize=(plotting.PAGE, 2.4), layout="constrained", width_ratios=[1.2, 1.2, 1]
+        )
         for ax, (name, trainer) in zip(axes, trainers.items()):
             plotting.action_heatmap(ax, choices(trainer, args.num_cues), f"Who starts, with {name}", "cue shown")
         values = [results[name]["held_out_nats_per_segment"] for name in trainers]
-        bars = axes[2].bar(list(trainers), values, color=[plotting.PALETTE[7], plotting.PALETTE[0]], width=0.6)
+        bars = axes[2].bar(list(trainers), values, color=[plotting.NEUTRAL, plotting.PALETTE[0]], width=0.6)
         axes[2].bar_label(bars, fmt="%.2f", padding=2, label_type="center", color="white")
         blind = -math.log(args.num_cues)
-        axes[2].axhline(blind, color="0.3", linestyle="--", linewidth=1)
-        axes[2].text(1.0, blind, "guessing the option", ha="center", va="top", fontsize=8, color="0.3")
-        axes[2].set(ylabel="nats per segment, held out", title="Likelihood", ylim=(min([*values, blind]) * 1.2, 0.1))
+        axes[2].axhline(blind, color="0.3", linestyle="--", linewidth=1, label="guessing the option")
+        axes[2].legend(loc="upper left", bbox_to_anchor=(-0.1, -0.14))
+        axes[2].set(ylabel="held-out nats per segment", title="Likelihood", ylim=(min([*values, blind]) * 1.2, 0.1))
         fig.savefig(path)
         plotting.plt.close(fig)
 

@@ -62,16 +62,14 @@ def figure(trainer: MixtureTrainer, counts, truth: int, path: Path) -> None:
     labels = model.labels(trainer.rows, log_weights)
     history = trainer.history
     with plotting.style():
-        fig = plotting.plt.figure(figsize=(10, 5.2), layout="constrained")
+        fig = plotting.plt.figure(figsize=(plotting.PAGE, 4.2), layout="constrained")
         axes = fig.subplot_mosaic([["clusters", "growth"], ["clusters", "counts"]], width_ratios=[1.5, 1])
         components = model.components
         plotting.clusters(axes["clusters"], trainer.rows, labels, components.means(), components.covariances())
         axes["clusters"].set_title("Clusters found, from one component")
-        plotting.growth_timeline(axes["growth"], history.num_components, history.growth_steps, truth)
-        axes["growth"].set(xlabel="step", ylabel="components K")
-        texts = [f"clusters in the data: {truth}", "a component is born", "K"]
-        handles, _ = axes["growth"].get_legend_handles_labels()
-        axes["growth"].legend(handles, texts[::-1][: len(handles)], loc="lower right", fontsize=8)
+        events = trainer.growth.history
+        plotting.growth_timeline(axes["growth"], history.num_components, target=truth, events=events)
+        axes["growth"].set(xlabel="step of training", ylabel="components K")
         plotting.component_counts(axes["counts"], counts.probabilities, truth)
         fig.savefig(path)
         plotting.plt.close(fig)

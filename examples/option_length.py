@@ -66,14 +66,14 @@ def figure(runs: list[dict], path: Path) -> None:
     """Likelihood against two lengths: until another option takes over, and until the option is chosen again."""
     labels = {"mean_segment_length": "steps until another option", "mean_duration": "steps between terminations"}
     with plotting.style():
-        fig, axes = plotting.plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained", sharey=True)
+        fig, axes = plotting.plt.subplots(1, 2, figsize=(plotting.PAGE, 3), layout="constrained", sharey=True)
         for ax, (key, label) in zip(axes, labels.items()):
             for seed in sorted({r["seed"] for r in runs}):
                 rows = sorted((r for r in runs if r["seed"] == seed), key=lambda r: r["termination_cost"])
                 x, y = [r[key] for r in rows], [r["exact_log_likelihood"] for r in rows]
                 ax.plot(x, y, "o-", color=plotting.option_color(seed), label=f"seed {seed}")
                 for row, a, b in zip(rows, x, y):
-                    ax.annotate(f"{row['termination_cost']:g}", (a, b), (5, 5), textcoords="offset points", fontsize=8)
+                    ax.annotate(f"{row['termination_cost']:g}", (a, b), (5, 5), textcoords="offset points", fontsize=7)
             ax.set(xlabel=label, xscale="log")
             ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             ax.xaxis.set_major_formatter(ScalarFormatter())

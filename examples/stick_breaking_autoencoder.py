@@ -126,7 +126,7 @@ def figure(decoder, encoder, images: Tensor, results: dict, path: Path) -> None:
     rebuilt = torch.sigmoid(decoder.logits(sticks))
     drawn = torch.sigmoid(decoder.logits(gem_sticks(decoder.alpha, decoder.num_components - 1).sample((len(images),))))
     with plotting.style():
-        fig = plotting.plt.figure(figsize=(10, 3.4), layout="constrained")
+        fig = plotting.plt.figure(figsize=(plotting.PAGE, 2.5), layout="constrained")
         left, right = fig.subfigures(1, 2, width_ratios=[1.5, 1])
         axes = left.subplots(3, len(images))
         for row, (name, pictures) in zip(

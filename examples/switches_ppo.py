@@ -8,8 +8,9 @@ order that it has to find out, once with the plain actions and once with the ski
     python examples/switches_ppo.py --seeds 0 --arms options-exact       # a minute
 
 It prints a table and writes ``results.json``, ``config.json``, ``switches_ppo.png`` and, with skills, ``skills.gif`` to
-``--out``. Runs that are in ``results.json`` with the same settings are not repeated. Success is measured over the last
-100 training episodes; frames count every step of the environment, inside skills too.
+``--out``. Runs that are in ``results.json`` with the same settings are not repeated, so that the same command goes on
+after Ctrl-C or a crash. Success is measured over the last 100 training episodes; frames count every step of the
+environment, inside skills too.
 """
 
 import json
@@ -30,6 +31,7 @@ from pyro_options.infer import TrainConfig, Trainer, set_seed
 from pyro_options.methods import build
 from pyro_options.rl import SMDPPPO, CurveCallback, curve_band
 from pyro_options.skills import Skills
+from pyro_options.storage import write_json
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def _sheet(rows: Sequence[Sequence[Sequence[np.ndarray]]], t: int) -> np.ndarray
 def figure(runs: list[dict], path: Path) -> None:
     """Success against decisions and against frames: every run, and their interquartile mean."""
     with plotting.style():
-        fig, axes = plotting.plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
+        fig, axes = plotting.plt.subplots(1, 2, figsize=(plotting.PAGE, 3.2), layout="constrained", sharey=True)
         for ax, axis, label in zip(axes, ("steps", "frames"), ("decisions", "frames of the environment")):
             for number, arm in enumerate(dict.fromkeys(run["arm"] for run in runs)):
                 color = plotting.PALETTE[number]
@@ -230,7 +232,7 @@ def main(args: Args) -> list[dict]:
     for arm, seed in [(arm, seed) for seed in args.seeds for arm in args.arms if (arm, seed) not in done]:
         runs.append(run(arm, args, seed))
         print(table(runs[-1:], args.max_frames).splitlines()[-1], flush=True)
-        path.write_text(json.dumps({"settings": same, "runs": runs}, indent=1) + "\n")
+        write_json(path, {"settings": same, "runs": runs}, indent=1)
     (args.out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     figure(runs, args.out / "switches_ppo.png")
     print(table(sorted(runs, key=lambda one: (args.arms.index(one["arm"]), one["seed"])), args.max_frames))

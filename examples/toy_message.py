@@ -8,7 +8,8 @@ takes one option per message. Run it with::
     python examples/toy_message.py --num-options 4            # fixed K
     python examples/toy_message.py --resume                   # go on after Ctrl-C, or a crash
 
-It prints a table and writes ``results.json``, ``config.json`` and ``toy_message.png`` to ``--out``.
+It prints a table and writes ``results.json``, ``config.json``, ``toy_message.png`` and ``report.html``, the options and
+some held-out episodes to look at in a browser, to ``--out``.
 """
 
 import json
@@ -21,9 +22,10 @@ import torch
 import tyro
 
 from pyro_options import plotting
+from pyro_options.discovery import options_in_use, skills_of
 from pyro_options.envs import message_demonstrations
 from pyro_options.infer import Checkpoint, Exponential, TrainConfig, Trainer, explained_interrupts, set_seed
-from pyro_options.methods import TRAIN_DEFAULTS, MethodConfig, assemble
+from pyro_options.methods import TRAIN_DEFAULTS, Method, MethodConfig, assemble
 from pyro_options.metrics import explain, final_action_probabilities, message_success
 
 
@@ -134,6 +136,7 @@ def train(args: Args, save: bool = False) -> tuple[Trainer, dict]:
         "seed": args.seed,
         "num_options": method.model.num_options,
         "used_options": explanation.used_options,
+        "options_in_use": options_in_use(trainer, held_out, episodes=len(held_out)).to_dict(),
         "success": success,
         "min_message_probability": worst,
         "elbo": history.elbo[-1],
@@ -153,17 +156,35 @@ def figure(args: Args, trainer: Trainer, path: Path) -> None:
     explanation = explain(trainer.model, trainer.guide, shown)
     first = torch.tensor([int((shown.actions[:, 0] == m).nonzero()[0]) for m in shown.actions[:, 0].unique()])[:10]
     with plotting.style():
-        fig, axes = plotting.plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
+        fig, axes = plotting.plt.subplots(2, 2, figsize=(plotting.PAGE, 5.6), layout="constrained")
         history = trainer.history
-        plotting.growth_timeline(axes[0, 0], history.num_options, history.growth_epochs, args.num_messages)
+        events = [] if trainer.growth is None else trainer.growth.history
+        plotting.growth_timeline(
+            axes[0, 0],
+            history.num_options,
+            target=args.num_messages,
+            events=events,
+            updates_per_epoch=trainer.num_steps / len(history.num_options),
+        )
         plotting.usage_bars(axes[0, 1], explanation.usage)
         probabilities = final_action_probabilities(trainer.model)
         plotting.action_heatmap(axes[1, 0], probabilities, "What each option says at t = 4", "message")
         plotting.segmentation_strip(axes[1, 1], explanation.options[first], shown.lengths[first], shown.actions[first])
-        axes[1, 1].set_title("Segmentation (colour: option, number: action)")
+        axes[1, 1].set_title("Segmentation (number: action)")
         fig.suptitle(f"{args.num_messages} messages, {args.guide} guide, seed {args.seed}")
         fig.savefig(path)
         plotting.plt.close(fig)
+
+
+def report(args: Args, trainer: Trainer, results: dict, path: Path) -> None:
+    """The options on held-out episodes, to look at in a browser."""
+    shown = message_demonstrations(args.num_messages, 200, args.seed + 10_000)
+    growth = [] if trainer.growth is None else [event.to_dict() for event in trainer.growth.history]
+    made = {"history": trainer.history.to_dict(), "growth": growth, "updates": trainer.num_steps}
+    skills = skills_of(Method(trainer.model, trainer.guide, trainer.growth), shown, metadata=made)
+    figures = {"worst message probability": results["min_message_probability"], "messages": args.num_messages}
+    title = f"{args.num_messages} messages, {args.guide} guide, seed {args.seed}"
+    skills.report(path, shown, title=title, figures=figures, state_names=("time", "message"))
 
 
 def main(args: Args) -> dict:
@@ -173,11 +194,12 @@ def main(args: Args) -> dict:
     trainer, results = train(args, save=True)
     (args.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
     figure(args, trainer, args.out / "toy_message.png")
+    report(args, trainer, results, args.out / "report.html")
     rows = {key: value for key, value in results.items() if key != "usage"}
     width = max(map(len, rows))
     for key, value in rows.items():
         print(f"{key:<{width}}  {f'{value:.4g}' if isinstance(value, float) else value}")
-    print(f"\nwrote {args.out / 'results.json'} and {args.out / 'toy_message.png'}")
+    print(f"\nwrote results.json, toy_message.png and report.html to {args.out}")
     return results
 
 

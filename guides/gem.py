@@ -6,7 +6,7 @@ from pyro import distributions as dist
 from pyro.nn import PyroModule
 from torch import Tensor, nn
 
-from pyro_options.distributions import LogitKumaraswamy, log_stick_breaking
+from pyro_options.distributions import LogitKumaraswamy, bisect, log_stick_breaking
 from pyro_options.errors import check
 from pyro_options.nn import Growable
 
@@ -14,13 +14,9 @@ _LOG_B_RANGE = (-12.0, 80.0)
 
 
 def _solve_log_b(log_a: Tensor, mean: Tensor) -> Tensor:
-    """The log b for which Kumaraswamy(a, b) has the given mean, which falls as b grows; by bisection."""
+    """The log b for which Kumaraswamy(a, b) has the given mean, which falls as b grows."""
     low, high = (torch.full_like(log_a, edge) for edge in _LOG_B_RANGE)
-    for _ in range(60):
-        middle = (low + high) / 2
-        too_high = LogitKumaraswamy(log_a.exp(), middle.exp()).mean_stick > mean
-        low, high = torch.where(too_high, middle, low), torch.where(too_high, high, middle)
-    return (low + high) / 2
+    return bisect(lambda log_b: LogitKumaraswamy(log_a.exp(), log_b.exp()).mean_stick - mean, low, high)
 
 
 def _mean_sticks(weight: Tensor) -> Tensor:

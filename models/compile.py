@@ -56,6 +56,7 @@ class CompILE(PyroModule):
 
     @property
     def num_options(self) -> int:
+        """K."""
         return self.policy.num_options
 
     def boundaries(self, episodes: Trajectories) -> PoissonBoundaries:

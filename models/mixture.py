@@ -38,10 +38,14 @@ class DPMixture(PyroModule):
         """K."""
         return self.components.num_components
 
-    def forward(self, rows: Tensor, population: int | None = None) -> Tensor:
-        """:param population: number of rows that a minibatch stands for"""
+    def forward(self, rows: Tensor, log_weights: Tensor | None = None, population: int | None = None) -> Tensor:
+        """Runs the generative story; with ``log_weights`` given, η is not drawn.
+
+        :param population: number of rows that a minibatch stands for
+        """
         components = self.components
-        log_weights = self.high_level(components.num_components)  # (K,)
+        if log_weights is None:
+            log_weights = self.high_level(components.num_components)  # (K,)
         pyro.factor("components", -components.divergence().sum())
         size = len(rows) if population is None else population
         with pyro.plate("data", size, subsample=torch.arange(len(rows), device=rows.device)):

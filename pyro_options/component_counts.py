@@ -43,13 +43,21 @@ class ComponentCounts:
         low, high = torch.quantile(self.draws.double(), ends).tolist()
         return int(low), round(high + 0.4999)
 
+    def to_dict(self) -> dict:
+        """Plain numbers, for JSON."""
+        return {"mode": self.mode, "mean": self.mean, "interval": list(self.interval())}
+
 
 def _draw_components(fn: Any, value: Tensor) -> Tensor:
     """The component of every data point, drawn from its posterior under the weights of this run."""
-    if isinstance(fn, MarginalActions):  # steps of an episode are not independent: draw the path whole
+    if isinstance(fn, MarginalActions) and hasattr(
+        fn.path, "sample_posterior"
+    ):  # steps of an episode are not independent: draw the path whole
         options = fn.path.sample_posterior(fn.component_log_prob(value))[..., 1:].argmax(-1)
         return options if fn.step_mask is None else options[fn.step_mask]
-    return torch.distributions.Categorical(probs=fn.responsibilities(value), validate_args=False).sample()
+    shares, mask = fn.responsibilities(value), getattr(fn, "step_mask", None)
+    shares = shares if mask is None else shares[mask]
+    return torch.distributions.Categorical(probs=shares, validate_args=False).sample()
 
 
 @torch.no_grad()

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import torch
+
+from pyro_options.component_counts import ComponentCounts, component_counts
 from pyro_options.data import Trajectories
 from pyro_options.errors import check, choice
 from pyro_options.infer import Checkpoint, Exponential, TrainConfig, Trainer, set_seed
@@ -69,6 +72,16 @@ def skills_of(trained: Method, data: Trajectories, action_names=None, metadata=N
     return found.used(0.0)
 
 
+def options_in_use(trainer: Trainer, data: Trajectories, num_draws: int = 20, episodes: int = 64) -> ComponentCounts:
+    """The posterior over how many options cover one step in a hundred, by draws of weights and paths.
+
+    :param episodes: of the data to draw paths for, the first
+    """
+    shown = data[torch.arange(min(episodes, len(data)))].to(trainer.device)
+    rows = shown.rows_together()
+    return component_counts(trainer.model, trainer.guide, shown, num_draws, min_share=0.01, batch_size=rows)
+
+
 def discover(
     trajectories: Trajectories,
     method: str = "options-exact",
@@ -95,10 +108,11 @@ def discover(
         print(skills.describe())
         skills.used().save("skills.safetensors")
 
-    All K options are returned, the most used first; :meth:`Skills.used` keeps those in use. ``skills.metadata`` has
-    everything that led to them: ``method`` and ``train`` (every setting), ``history`` (ELBO and K after each epoch),
-    ``growth`` (every decision, and the usage that it was made on), ``log_likelihood`` in exact nats per step on
-    the ``train`` and the ``held_out`` episodes, ``updates`` of the parameters, ``seconds``.
+    All K options are returned, the most used first; :meth:`~pyro_options.skills.Skills.used` keeps those in use.
+    ``skills.metadata`` has everything that led to them: ``method`` and ``train`` (every setting), ``history`` (ELBO and
+    K after each epoch), ``growth`` (every decision, and the usage that it was made on), ``log_likelihood`` in exact
+    nats per step on the ``train`` and the ``held_out`` episodes, ``options_in_use`` (mode, mean and 90 % interval of
+    the posterior over how many cover one step in a hundred), ``updates`` of the parameters, ``seconds``.
 
     :param method: a key of :data:`pyro_options.methods.METHODS`; the default sums paths out exactly and grows K
     :param held_out: share of the episodes to keep for evaluation only
@@ -146,6 +160,7 @@ def discover(
         "growth": [] if found.growth is None else [event.to_dict() for event in found.growth.history],
         "log_likelihood": likelihood,
         "updates": trainer.num_steps,
+        "options_in_use": options_in_use(trainer, data).to_dict(),
         "seconds": history.seconds,
     }
     logger.info("%d options, %d in use: %s nats per step", skills.num_options, skills.used_options, likelihood)
@@ -158,7 +173,7 @@ def _checkpoint(given: str | os.PathLike | Checkpoint | None, resume: bool, abou
         check(not resume, "a checkpoint to resume", None, "Pass checkpoint=…, the file that the training was saved in.")
         return None
     given = given if isinstance(given, Checkpoint) else Checkpoint(given)
-    return replace(given, resume=resume or given.resume, about=given.about | about)
+    return replace(given, resume=resume or given.resume, about={**given.about, **about})
 
 
 def _split_for_growth(data: Trajectories, share: float, seed: int) -> tuple[Trajectories, Trajectories | None]:

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from pyro_options.data.archive import replacing
 from pyro_options.errors import check
+from pyro_options.storage import write_json
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +50,12 @@ def run_grid(
         ``settings``, and as ``origin`` the place of the command that made it among those of the file
     """
     check(processes >= 1, "processes >= 1", processes)
-    grid = {name: _plain(settings) for name, settings in grid.items()}
+    jobs = {name: _plain(settings) for name, settings in grid.items()}
     record = _read(path)
     done = {row["name"]: row for row in record["runs"]}
-    for name in grid.keys() & done.keys():
-        _check_same_settings(grid[name], done[name], path)
-    todo = {name: settings for name, settings in grid.items() if name not in done}
+    for name in jobs.keys() & done.keys():
+        _check_same_settings(jobs[name], done[name], path)
+    todo = {name: settings for name, settings in jobs.items() if name not in done}
     failures: dict[str, Exception] = {}
     if todo:
         origin = _origin(record)
@@ -70,7 +70,7 @@ def run_grid(
                     continue
                 done[name] = {"name": name, "settings": sorted(todo[name]), "origin": origin} | todo[name] | outcome
                 record["runs"].append(done[name])
-                _write(path, record)
+                write_json(path, record, indent=1)
     if failures:
         name, error = next(iter(failures.items()))
         count = f"{len(failures)} of {len(todo)} runs failed"
@@ -101,11 +101,6 @@ def _read(path: Path) -> dict:
     record = json.loads(path.read_text())
     check(isinstance(record, dict) and {"origins", "runs"} <= record.keys(), "a file of runs", path)
     return record
-
-
-def _write(path: Path, record: dict) -> None:
-    with replacing(path) as file:
-        file.write((json.dumps(record, indent=1) + "\n").encode())
 
 
 def _origin(record: dict) -> int:
@@ -191,4 +186,9 @@ def _start_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent) -> None:
+    parent.join()
+    os._exit(1)

@@ -116,7 +116,7 @@ class TrainDefaults:
 #: with the path summed out there is no encoder to keep from settling early
 TRAIN_DEFAULTS = {name: TrainDefaults() for name in GUIDES} | {
     "exact": TrainDefaults(entropy_weight=0.0),
-    "segments": TrainDefaults(max_learning_rate=1e-2),
+    "segments": TrainDefaults(max_learning_rate=2e-2),
 }
 
 

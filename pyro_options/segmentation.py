@@ -136,3 +136,19 @@ def label_scores(predicted: Tensor, true: Tensor, mask: Tensor) -> LabelScores:
         accuracy=hungarian_accuracy(predicted, true, mask),
         naming=_best_naming(ours, truth),
     )
+
+
+def found_options(predicted: Tensor, true: Tensor, mask: Tensor) -> int:
+    """How many true options have a skill of their own.
+
+    One that is on in more than half of the option's steps, and more than half of whose own steps are the option's.
+
+    :param predicted: integers ``(N, T)``
+    :param true: the same of the truth
+    :param mask: steps in use ``(N, T)``
+    """
+    ours, truth = _steps(predicted, mask, "predicted options"), _steps(true, mask, "true options")
+    counts = np.zeros((ours.max() + 1, truth.max() + 1), dtype=np.int64)
+    np.add.at(counts, (ours, truth), 1)
+    covers, pure = 2 * counts > counts.sum(0), 2 * counts > counts.sum(1, keepdims=True)
+    return int((covers & pure).any(0).sum())

@@ -54,6 +54,12 @@ def replacing(path: str | os.PathLike, previous: Path | None = None) -> Iterator
         raise
 
 
+def write_json(path: str | os.PathLike, value: Any, indent: int | None = None) -> None:
+    """Writes plain values: all of them or, if anything fails, none."""
+    with replacing(path) as file:
+        file.write((json.dumps(value, indent=indent) + "\n").encode())
+
+
 def _sync_folder(folder: Path) -> None:
     """Makes a rename last through a power cut, where the system lets us."""
     if not hasattr(os, "O_DIRECTORY"):

@@ -15,11 +15,23 @@ from helpers import make_episodes, make_model
 from pyro_options import discover
 from pyro_options.data import Trajectories
 from pyro_options.errors import FileError, InputError, Interrupted
-from pyro_options.guides import Exact, weights_guide
-from pyro_options.infer import Checkpoint, Constant, TrainConfig, Trainer, postponing_interrupts, set_seed
+from pyro_options.growth import UsageRule
+from pyro_options.guides import Exact, GrowableGEM, weights_guide
+from pyro_options.handlers import GrowthMessenger
+from pyro_options.infer import (
+    Checkpoint,
+    Constant,
+    TrainConfig,
+    Trainer,
+    explained_interrupts,
+    postponing_interrupts,
+    set_seed,
+)
 from pyro_options.infer.checkpoint import FORMAT, plain
 from pyro_options.infer.state import random_state, set_random_state
 from pyro_options.methods import METHODS, build
+from pyro_options.models import StateOptionHMM
+from pyro_options.nn import CategoricalPolicy, Termination
 from pyro_options.storage import Format, previous_of
 
 DATA = make_episodes(24)
@@ -27,7 +39,9 @@ DATA = make_episodes(24)
 
 def make_trainer(name="options-exact", checkpoint=None, data=DATA, epochs=4, method=None, **train):
     set_seed(0)
-    given = {"hidden": (8,), "check_every": 3, "rule": "usage"} | ({"num_options": 3} if name == "ddo" else {})
+    given = {"hidden": (8,), "check_every": 3, "rule": "usage"} | (
+        {"num_options": 3} if METHODS[name].get("uniform") else {}
+    )
     parts = build(name, data, **given | (method or {}))
     settings = TrainConfig(epochs=epochs, batch_size=7, progress=False, device="cpu", **train)
     return Trainer(parts.model, parts.guide, data, settings, parts.growth, checkpoint=checkpoint)
@@ -72,7 +86,7 @@ def test_every_method_resumes_to_the_same_bits(name, tmp_path):
     resumed = make_trainer(name, Checkpoint(path, resume=True))
     assert resumed.num_steps == 13
     assert finished(resumed) == expected
-    assert bool(whole.history.growth_epochs) == name.startswith("options")
+    assert bool(whole.history.growth_epochs) == (whole.growth is not None)
 
 
 @pytest.mark.parametrize("every_steps", [1, 4, 5])
@@ -278,6 +292,28 @@ def test_ctrl_c_twice_stops_at_once_and_other_threads_are_left_alone():
     assert seen == [False]
 
 
+def test_a_command_ends_with_the_words_of_the_interruption(capsys):
+    with pytest.raises(SystemExit) as caught, explained_interrupts():
+        raise Interrupted("All is saved.")
+    assert caught.value.code == 130 and "All is saved." in capsys.readouterr().err
+    with explained_interrupts():
+        pass
+
+
+def test_a_settled_training_that_was_interrupted_at_the_end_says_so_too(tmp_path):
+    trainer = make_trainer(checkpoint=tmp_path / "run", epochs=1)
+    settle = trainer.settle
+
+    def interrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        settle()
+
+    trainer.settle = interrupted
+    with pytest.raises(Interrupted, match="1 of 1 epochs"):
+        trainer.run()
+    assert make_trainer(checkpoint=Checkpoint(tmp_path / "run", resume=True), epochs=1).settled
+
+
 def test_discover_resumes(tmp_path):
     path = tmp_path / "run.safetensors"
     quick = {"epochs": 3, "batch_size": 7, "check_every": 3, "progress": False, "device": "cpu"}
@@ -324,3 +360,20 @@ def test_continuous_actions_and_models_put_together_by_hand(tmp_path):
     expected = finished(by_hand())
     run_until(by_hand(Checkpoint(path.with_name("other"), every_steps=1)), 2)
     assert finished(by_hand(Checkpoint(path.with_name("other"), resume=True))) == expected
+
+
+def test_options_that_depend_on_the_state_resume(tmp_path):
+    def trainer(checkpoint=None):
+        set_seed(2)
+        model = StateOptionHMM(CategoricalPolicy(3, 2, 4), Termination(3, 2), 3)
+        config = TrainConfig(epochs=2, batch_size=8, progress=False, device="cpu")
+        guide = Exact(GrowableGEM(2))
+        growth = GrowthMessenger([model, guide], UsageRule(0.1), every=2)
+        return Trainer(model, guide, DATA, config, growth, checkpoint=checkpoint)
+
+    path = tmp_path / "run.safetensors"
+    expected = finished(trainer())
+    run_until(trainer(Checkpoint(path, every_steps=1)), 4)
+    resumed = trainer(Checkpoint(path, resume=True))
+    assert resumed.num_steps == 4 and resumed.model.num_options > 2
+    assert finished(resumed) == expected

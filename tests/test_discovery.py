@@ -68,6 +68,8 @@ def test_the_likelihood_is_that_of_the_split():
     train, held = data.split(0.25, 5)
     assert skills.metadata["log_likelihood"]["train"] == pytest.approx(skills.log_likelihood(train))
     assert skills.metadata["log_likelihood"]["held_out"] == pytest.approx(skills.log_likelihood(held))
+    in_use = skills.metadata["options_in_use"]
+    assert 1 <= in_use["interval"][0] <= in_use["mode"] <= in_use["interval"][1] <= skills.num_options
 
 
 def test_options_come_by_use():

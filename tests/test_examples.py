@@ -76,11 +76,12 @@ def test_toy_message(guide, tmp_path):
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "results.json").read_text())
     expected = "num_messages guide seed num_options used_options success min_message_probability elbo "
-    expected += "exact_log_likelihood epochs seconds growth_epochs"
+    expected += "options_in_use exact_log_likelihood epochs seconds growth_epochs"
     assert set(expected.split()) <= set(results)
     assert results["guide"] == guide and results["epochs"] == 2
     assert results["num_options"] == 1 + len(results["growth_epochs"])
     assert (tmp_path / "toy_message.png").stat().st_size > 10_000
+    assert "<title>2 messages" in (tmp_path / "report.html").read_text()
     assert json.loads((tmp_path / "config.json").read_text())["guide"] == guide
     assert "success" in done.stdout
 
@@ -284,6 +285,8 @@ def test_atari_discover_with_the_scripted_expert(tmp_path):
     assert results["gain_over_behaviour_cloning"] == pytest.approx(gain)
     assert len(results["usage"]) == len(results["termination_rate"]) == results["num_options"]
     assert (tmp_path / "atari_discover.png").stat().st_size > 10_000
+    assert (tmp_path / "option_cards.png").stat().st_size > 10_000
+    assert (tmp_path / "report.html").read_text().count("data:image/png") >= 20  # held-out episodes, replayed
     with Image.open(tmp_path / "options_0.gif") as animation:
         assert animation.n_frames == 10
     assert Skills.load(tmp_path / "skills.safetensors").action_names == ("NOOP", "FIRE", "RIGHT", "LEFT")
@@ -343,3 +346,18 @@ def test_the_comparisons_of_discovery(tmp_path):
     assert done.returncode == 0, done.stderr
     record = json.loads(out.read_text())
     assert set(record["runs"]) == {"growth, exact guide", "K = 1", "K = 2"} and len(record["verdict"]) == 2
+
+
+def test_the_measurements_of_the_baselines(tmp_path):
+    out = tmp_path / "baselines.json"
+    tiny = ("--seeds", "0", "--num-episodes", "30", "--held-out", "10", "--epochs", "1", "--out", out)
+    for _ in range(2):  # what is there is not run again
+        done = run("../benchmarks/baselines.py", *tiny)
+        assert done.returncode == 0, done.stderr
+        assert "ddo - options-exact, seed 0:" in done.stdout and "of 1 seeds" in done.stdout
+    assert [row["arm"] for row in json.loads(out.read_text())["runs"]] == ["ddo", "options-exact", "compile-np"]
+    out = tmp_path / "integers.json"
+    tiny = ("--seeds", "0", "--num-episodes", "60", "--held-out", "20", "--epochs", "1", "--out", out)
+    done = run("../benchmarks/integers.py", *tiny)
+    assert done.returncode == 0, done.stderr
+    assert "0 of 1 seeds" in done.stdout and len(json.loads(out.read_text())["runs"]) == 4

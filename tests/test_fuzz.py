@@ -160,6 +160,13 @@ def test_a_real_bomb_is_refused_by_what_it_declares(tmp_path):
     assert len(from_npz(tmp_path / "zeros.npz")) == 64
 
 
+def test_more_than_the_machine_has_is_refused(tmp_path, monkeypatch):
+    DATA.save(tmp_path / "data.npz")
+    monkeypatch.setattr("pyro_options.data.archive._memory", lambda: 100)
+    with pytest.raises(FileError, match="at most 100 bytes"):
+        Trajectories.load(tmp_path / "data.npz")
+
+
 def test_members_with_paths_write_nothing_anywhere(tmp_path):
     npz(tmp_path / "evil.npz", ("../../evil.npy", b"x"), member("states.npy", np.zeros((1, 1, 1))))
     with pytest.raises(FileError, match="'actions'"):

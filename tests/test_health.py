@@ -171,6 +171,38 @@ def test_parameters_that_an_update_broke_are_never_saved(tmp_path):
     assert resumed.num_steps == 3 and all(p.isfinite().all() for p in resumed.parameters())
 
 
+@pytest.mark.parametrize("policy", ["stop", "restore"])
+def test_growth_that_breaks_numbers_is_noticed(policy):
+    class Poison:
+        def __call__(self, newborns):
+            with torch.no_grad():
+                newborns.modules[0].policy.heads.bias[-1] = math.nan
+
+    torch.manual_seed(0)
+    method = build("options-exact", DATA, hidden=(), rule="usage", check_every=1)
+    method.growth.birth = Poison()
+    config = TrainConfig(epochs=3, batch_size=8, progress=False, device="cpu", on_nonfinite=policy)
+    trainer = Trainer(method.model, method.guide, DATA, config, method.growth)
+    if policy == "stop":
+        with pytest.raises(NumericalError, match=r"Growth failed .*parameter model.policy.heads.bias"):
+            trainer.run()
+    else:
+        assert trainer.run().restored_steps and trainer.model.num_options == 1
+        assert not trainer.history.growth_epochs and not any(event.moves for event in trainer.growth.history)
+        assert all(p.isfinite().all() for p in trainer.parameters())
+
+
+def test_a_site_so_bad_that_nothing_comes_after_it_is_named():
+    trainer = make_trainer()
+
+    def impossible(batch):
+        raise ValueError("no such number")
+
+    trainer._loss_and_grads, trainer.temper = impossible, lambda guide: impossible
+    with pytest.raises(NumericalError, match="no such number"):
+        trainer.run()
+
+
 def test_an_error_that_is_none_of_numbers_goes_its_way():
     trainer = make_trainer()
 

@@ -1,6 +1,7 @@
 """Mixtures: the distribution, the beliefs about components against exact conjugate results, the model, its growth."""
 
 import math
+from itertools import pairwise
 
 import pyro
 import pytest
@@ -11,9 +12,9 @@ from pyro.infer import TraceGraph_ELBO
 from torch.distributions import Chi2, Dirichlet, MultivariateNormal, Normal, Wishart, kl_divergence
 from torch.testing import assert_close
 
-from pyro_options.distributions import Mixture, NormalWishart, logit_sticks
-from pyro_options.growth import DataBirth, EvidenceRule, grow, permute, prune
-from pyro_options.growth.conjugate import SeedBirth
+from pyro_options.distributions import Mixture, NormalWishart
+from pyro_options.growth import DataBirth, EvidenceRule, Scene, grow, permute, prune
+from pyro_options.growth.conjugate import BoundMerge, SeedBirth, ascend
 from pyro_options.guides import GrowableGEM, MixtureWeights
 from pyro_options.handlers import GrowthMessenger
 from pyro_options.infer.mixtures import MixtureConfig, MixtureTrainer
@@ -44,7 +45,7 @@ def random_belief(size=3, batch=()):
 
 def draw(belief, number):
     """Means and precisions from a belief."""
-    R = belief.log_diagonal.exp().unsqueeze(-1) * (torch.triu(belief.upper, 1) + torch.eye(belief.size))
+    R = belief.factor
     chol = torch.linalg.inv(torch.linalg.cholesky(torch.linalg.inv(R.mT @ R / belief.nu))).mT  # of W, in Bartlett's way
     order = torch.arange(belief.size)
     bartlett = torch.tril(torch.randn(number, belief.size, belief.size).double(), -1)
@@ -91,49 +92,92 @@ def test_predictive_density_integrates_to_one():
 
 
 def test_divergence_of_beliefs_equals_monte_carlo():
-    belief = random_belief()
-    loc0, log_scale, kappa, nu = torch.randn(3).double(), *torch.tensor([0.3, 0.7, 6.0]).double()
+    belief, prior = random_belief(), random_belief()
     loc, precision = draw(belief, 20_000)
-    R = belief.log_diagonal.exp().unsqueeze(-1) * (torch.triu(belief.upper, 1) + torch.eye(3))
 
-    def log_prob(m, k, v, W):
-        gaussian = MultivariateNormal(m, precision_matrix=k * precision).log_prob(loc)
-        return gaussian + Wishart(v, W).log_prob(precision)
+    def log_prob(p):
+        gaussian = MultivariateNormal(p.loc, precision_matrix=p.kappa * precision).log_prob(loc)
+        return gaussian + Wishart(p.nu, p.factor.mT @ p.factor / p.nu).log_prob(precision)
 
-    ratio = log_prob(belief.loc, belief.kappa, belief.nu, R.mT @ R / belief.nu)
-    ratio = ratio - log_prob(loc0, kappa, nu, torch.eye(3).double() / log_scale.exp())
-    actual = belief.divergence(loc0, log_scale, kappa, nu)
-    assert (ratio.mean() - actual).abs() < 4 * ratio.std() / 20_000**0.5
+    ratio = log_prob(belief) - log_prob(prior)
+    assert (ratio.mean() - belief.divergence(prior)).abs() < 4 * ratio.std() / 20_000**0.5
+    assert belief.divergence(belief).abs() < 1e-10
 
 
-def exact_evidence(rows, scatter, kappa):
+def exact_evidence(rows, precision, kappa, nu):
     """Marginal likelihood of standardized rows ``(N, D)`` under the normal-Wishart prior, in closed form."""
-    N, D = rows.shape
-    nu, mean = D + 2.0, rows.mean(0)
-    centred = rows - mean
-    total = scatter * torch.eye(D) + centred.T @ centred + kappa * N / (kappa + N) * torch.outer(mean, mean)
-    gammas = torch.mvlgamma(torch.tensor((nu + N) / 2).double(), D) - torch.mvlgamma(torch.tensor(nu / 2).double(), D)
-    dets = D * nu / 2 * math.log(scatter) - (nu + N) / 2 * torch.logdet(total)
-    return gammas + dets + D / 2 * math.log(kappa / (kappa + N)) - N * D / 2 * math.log(math.pi)
+    (N, D), mean = rows.shape, rows.mean(0)
+    centred, scatter = rows - mean, nu * torch.linalg.inv(precision)
+    total = scatter + centred.T @ centred + kappa * N / (kappa + N) * torch.outer(mean, mean)
+    gammas = torch.mvlgamma((nu + N) / 2, D) - torch.mvlgamma(nu / 2, D)
+    dets = nu / 2 * torch.logdet(scatter) - (nu + N) / 2 * torch.logdet(total)
+    return gammas + dets + D / 2 * torch.log(kappa / (kappa + N)) - N * D / 2 * math.log(math.pi)
+
+
+def gaussians(rows, num_components=1, covariance="full"):
+    """Components in float64 with a prior that is nothing special."""
+    components = GaussianComponents(rows, num_components, covariance).double()
+    for name in components.shared:
+        torch.nn.init.normal_(getattr(components, name), std=0.5)
+    return components
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_absorbing_all_rows_makes_the_bound_exact(covariance):
     """One component: the belief is the conjugate posterior, and the bound the log evidence itself."""
     rows, _ = clusters(2, 40, 3, dtype=torch.float64)
-    components = GaussianComponents(rows, 1, covariance).double()
-    torch.nn.init.constant_(components.log_scatter, -0.5)
+    components = gaussians(rows, 1, covariance)
     components.absorb(rows, torch.ones(len(rows), 1).double())
     bound = components().log_prob(rows.unsqueeze(-2)).sum() - components.divergence().sum()
     standard = (rows - rows.mean(0)) / rows.std(0)
     blocks = [standard] if covariance == "full" else list(standard.split(1, -1))
-    exact = sum(exact_evidence(block, math.exp(-0.5), math.exp(-2.0)) for block in blocks)
+    prior = components.prior()
+    precisions, kappa, nu = prior.factor[0].mT @ prior.factor[0], prior.kappa[0, 0], prior.nu[0, 0]
+    exact = sum(exact_evidence(block, precision, kappa, nu) for block, precision in zip(blocks, precisions))
     assert_close(bound, exact - len(rows) * rows.std(0).log().sum())
+
+
+@pytest.mark.parametrize("family", [*COVARIANCES, "counts"])
+def test_the_learned_prior_is_the_one_under_which_beliefs_cost_least(family):
+    rows, labels = clusters(4, 80, 3, dtype=torch.float64)
+    components = CountComponents(3, 4).double() if family == "counts" else gaussians(rows, 4, family)
+    data = rows.abs() if family == "counts" else rows * (1 + 0.2 * labels.unsqueeze(-1))  # same shapes: ν is infinite
+    components.absorb(data, torch.nn.functional.one_hot(labels, 4).double())
+    cost = cost_of_prior(components)
+    components.learn_prior()
+    least = cost()
+    for name in components.shared:
+        parameter = getattr(components, name)
+        for step in (-0.05, 0.05):
+            parameter.data += step
+            assert cost() > least or parameter.shape[-2:] == (1, 1), name  # one by one, nothing is above the diagonal
+            parameter.data -= step
+
+
+def cost_of_prior(components):
+    """The divergence of the beliefs that there are now from the prior that there will be."""
+    if isinstance(components, CountComponents):
+        belief = Dirichlet(components.log_prior.exp().detach() + components.log_counts.exp().detach())
+        return lambda: kl_divergence(belief, Dirichlet(components.log_prior.exp().expand(3))).sum().item()
+    belief = components.belief()
+    return lambda: belief.divergence(components.prior()).sum().item()
+
+
+def test_ascent_never_lowers_the_bound():
+    rows, labels = clusters(3, 60, dtype=torch.float64)
+    components = gaussians(rows, 3)
+    shares = torch.softmax(3 * torch.nn.functional.one_hot(labels, 3) + torch.randn(60, 3).double(), -1)
+    bounds = []
+    for _ in range(30):
+        shares = ascend(components, rows, shares, 1)
+        weights = shares.mean(0).log()
+        bounds.append(Mixture(weights, components()).log_prob(rows).sum() - components.divergence().sum())
+    assert all(later > earlier - 1e-3 for earlier, later in pairwise(bounds)) and bounds[-1] > bounds[0] + 10
 
 
 def test_absorbing_is_the_best_belief():
     rows, _ = clusters(dtype=torch.float64)
-    components = GaussianComponents(rows, 3).double()
+    components = gaussians(rows, 3)
     shares = torch.softmax(torch.randn(len(rows), 3).double(), -1)
     components.absorb(rows, shares)
     bound = (shares * components().log_prob(rows.unsqueeze(-2))).sum() - components.divergence().sum()
@@ -173,10 +217,6 @@ def orders_of(counts):
     return (torch.lgamma(counts.sum(-1) + 1) - torch.lgamma(counts + 1).sum(-1)).squeeze()
 
 
-def given_weights(model):
-    return lambda rows, log_weights: poutine.condition(model, {"sticks": logit_sticks(log_weights)})(rows)
-
-
 @pytest.mark.parametrize("family", [*COVARIANCES, "counts"])
 def test_every_parameter_gets_a_gradient_before_and_after_moves(family):
     if family == "counts":
@@ -184,7 +224,7 @@ def test_every_parameter_gets_a_gradient_before_and_after_moves(family):
         components = CountComponents(5, 2)
     else:
         rows, _ = clusters()
-        components = GaussianComponents(rows, 2, family)
+        components = gaussians(rows, 2, family).float()
     model, guide = DPMixture(components), MixtureWeights(GrowableGEM(2))
     optimizer = torch.optim.Adam([*model.parameters(), *guide.parameters()], lr=0.01)
     moves = [lambda m: None, grow, lambda m: permute(m, [2, 0, 1]), lambda m: prune(m, [1])]
@@ -204,8 +244,8 @@ def test_minibatches_stand_for_their_population():
     model, guide = DPMixture(GaussianComponents(rows, 2)), MixtureWeights(GrowableGEM(2))
     trace = poutine.trace(guide).get_trace(rows)
 
-    def log_prob(*arguments):
-        return poutine.trace(poutine.replay(model, trace)).get_trace(*arguments).log_prob_sum()
+    def log_prob(rows, population=None):
+        return poutine.trace(poutine.replay(model, trace)).get_trace(rows, population=population).log_prob_sum()
 
     halves = log_prob(rows[:30], 60) + log_prob(rows[30:], 60)
     assert_close(halves / 2, log_prob(rows))
@@ -232,7 +272,7 @@ def test_growth_machinery_needs_no_change(birth):
     with torch.no_grad(), growth:
         model(rows)
     weights = guide.weights.mean_log_weights().detach()
-    event = growth.step(None, 1, given_weights(model), rows, weights)
+    event = growth.step(None, 1, model, rows, weights)
     assert event.usage.num_points == 200
     assert model.num_components == guide.weights.num_components == 1 + event.num_born
     assert torch.equal(model.components.loc[:1], before)
@@ -247,6 +287,45 @@ def test_a_seeded_birth_finds_a_cluster_and_refuses_where_there_is_none():
             trainer.step()
         trainer.observe_and_grow()
         assert model.num_components == expected
+
+
+def everything(trainer):
+    """Parameters, buffers and the optimizer's state, copied."""
+    tensors = [*trainer.model.state_dict().values(), *trainer.guide.state_dict().values()]
+    for state in trainer.optimizer.state.values():
+        tensors += [value for value in state.values() if torch.is_tensor(value)]
+    return [tensor.clone() for tensor in tensors]
+
+
+def test_refused_moves_leave_everything_identical():
+    """Births and merges move the old components and the prior too."""
+    rows, _ = clusters(2, 200)
+    model, guide = DPMixture(GaussianComponents(rows)), MixtureWeights(GrowableGEM(1))
+    trainer = MixtureTrainer(model, guide, rows)
+    trainer.step()
+    assert trainer.observe_and_grow().num_born == 1
+    for _ in range(3):
+        trainer.step()
+    before = everything(trainer)
+    event = trainer.observe_and_grow()
+    assert [move.kind for move in event.moves] == ["birth"] and not event.moves[0].verdict.accepted
+    merge = BoundMerge(model.components, least_overlap=-1.0)
+    scene = Scene([model, guide], event.usage, guide.weights.mean_log_weights().detach(), model, rows, site="rows")
+    assert not any(move.verdict.accepted for move in merge(scene, trainer.optimizer))
+    assert all(torch.equal(one, other) for one, other in zip(before, everything(trainer), strict=True))
+
+
+def test_two_halves_of_a_cluster_are_merged():
+    rows, labels = clusters(2, 200)
+    model, guide = DPMixture(GaussianComponents(rows, 3)), MixtureWeights(GrowableGEM(3))
+    halves = torch.where((labels == 0) & (torch.rand(200) < 0.5), 2, labels)
+    model.components.absorb(rows, torch.nn.functional.one_hot(halves, 3).float())
+    guide.weights.assign(torch.tensor([0.25, 0.45, 0.25]).log())
+    trainer = MixtureTrainer(model, guide, rows)
+    trainer.simplify()
+    assert model.num_components == 2
+    found = model.labels(rows, guide.weights.mean_log_weights())
+    assert all(len(found[labels == k].unique()) == 1 for k in range(2))
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)

@@ -125,7 +125,7 @@ def test_the_keyboard_alone_is_enough(page):
         reached.append(element.get_attribute("aria-label") or element.text)
         if reached[-1] == "Step of trajectory 0":
             break
-    assert "all" in reached and any(label.startswith("Show only option 0") for label in reached)
+    assert "Show all options" in reached and any(label.startswith("Show only option 0") for label in reached)
     element.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     assert readout(page, 0).startswith("step 2") and abs(brightness(page, 0) - 24) <= 1
     assert "step 2 of 18, option 0: up, action up" in element.get_attribute("aria-valuetext")
@@ -145,6 +145,8 @@ def test_the_filter_keeps_what_has_the_option(page):
     assert [row.is_displayed() for row in page.find_elements(By.CSS_SELECTOR, ".trajectory")] == [True, False, True]
     assert chip.get_attribute("aria-pressed") == "true"
     assert page.find_element(By.CSS_SELECTOR, "[role=status]").text == "2 of 3 trajectories"
+    cards = page.find_elements(By.CSS_SELECTOR, ".card")
+    assert [card.get_attribute("aria-label") for card in cards if card.is_displayed()] == ["option 0: up"]
     dim = trajectory(page, 2).find_elements(By.CSS_SELECTOR, ".strip rect.dim")
     assert [piece.get_attribute("data-option") for piece in dim] == ["2"]
     trajectory(page, 2).find_element(By.CSS_SELECTOR, "[aria-label^='Next']").click()

@@ -17,6 +17,7 @@ from pyro_options.segmentation import (
     BoundaryScores,
     boundaries,
     boundary_scores,
+    found_options,
     hungarian_accuracy,
     label_scores,
 )
@@ -163,3 +164,21 @@ def test_synthetic_options_follow_the_seed():
 def test_bad_synthetic_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         synthetic_options(**options)
+
+
+@pytest.mark.parametrize(
+    "predicted, found",
+    [
+        ([5, 5, 5, 5, 1, 1, 2, 2, 2], 3),  # named otherwise
+        ([0, 0, 0, 7, 1, 1, 2, 2, 2], 3),  # more than half of each
+        ([0, 0, 3, 3, 1, 1, 2, 2, 2], 2),  # only half of the first
+        ([0, 0, 0, 0, 0, 0, 2, 2, 2], 2),  # two share a skill: it is the first one's, more than half of which it is
+        ([0] * 9, 0),
+        ([0, 0, 0, 0, 1, 1, 2, 2, 1], 3),
+        ([0, 0, 0, 0, 2, 2, 2, 2, 3], 1),  # half of a skill is nobody's own
+    ],
+)
+def test_an_option_is_found_if_it_has_a_skill_of_its_own(predicted, found):
+    true = torch.tensor([[0, 0, 0, 0, 1, 1, 2, 2, 2, 0]])
+    mask = torch.tensor([[True] * 9 + [False]])
+    assert found_options(torch.tensor([[*predicted, 0]]), true, mask) == found

@@ -5,8 +5,10 @@ budget.
 """
 
 import ast
+import re
 from pathlib import Path
 
+from pages import heading, write_pages
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[2]
@@ -22,24 +24,20 @@ def examples() -> dict[str, str]:
 def picture(name: str) -> Path | None:
     """What an example drew, if that is committed."""
     results = EXAMPLES / "results"
-    candidates = [results / f"{name}.png", results / name / f"{name}.png"]
+    candidates = [results / f"{name}.png", results / name / f"{name}.png", *sorted((results / name).rglob("*.png"))]
     return next((path for path in candidates if path.exists()), None)
 
 
-def title(text: str) -> str:
-    """The first sentence of a docstring, without its full stop."""
-    return text.partition("\n")[0].removesuffix(".")
-
-
-def _heading(text: str, mark: str = "=") -> list[str]:
-    return [text, mark * len(text), ""]
+def parts(text: str) -> tuple[str, str]:
+    """The first sentence of a docstring, without its full stop, and the rest."""
+    first, *rest = re.split(r"(?<=[.?!])\s+", text, maxsplit=1)
+    return " ".join(first.split()).removesuffix("."), "".join(rest)
 
 
 def page(name: str, text: str) -> str:
     """The page of an example, in reStructuredText like its docstring."""
-    first, _, rest = text.partition("\n")
-    lines = [f".. _example-{name}:", "", *_heading(title(text)), *([] if first.endswith(".") else [first, ""])]
-    lines += [rest.strip("\n"), ""]
+    title, rest = parts(text)
+    lines = [f".. _example-{name}:", "", *heading(title), rest, ""]
     drawn = picture(name)
     if drawn is not None:
         lines += [f".. image:: ../../{drawn.relative_to(ROOT)}", f"   :alt: what {name}.py drew", ""]
@@ -48,32 +46,24 @@ def page(name: str, text: str) -> str:
 
 def index(texts: dict[str, str]) -> str:
     """Thumbnails that lead to the pages."""
-    lines = [*_heading("Gallery"), "Every example is one file and one command. The pictures are what they drew.", ""]
+    lines = [*heading("Gallery"), "Every example is one file and one command. The pictures are what they drew.", ""]
     lines += [".. container:: gallery", ""]
-    for name, text in texts.items():
+    for name, text in sorted(texts.items(), key=lambda item: picture(item[0]) is None):
         drawn = picture(name)
         lines += ["   .. container:: card", ""]
         if drawn is not None:
             lines += [f"      .. image:: ../../{drawn.relative_to(ROOT)}", f"         :alt: {name}.py"]
             lines += [f"         :target: {name}.html", ""]
-        lines += [f"      :doc:`{title(text)} <{name}>`", "", f"      ``examples/{name}.py``", ""]
+        lines += [f"      :doc:`{parts(text)[0]} <{name}>`", "", f"      ``examples/{name}.py``", ""]
     return "\n".join([*lines, ".. toctree::", "   :hidden:", "", *(f"   {name}.py <{name}>" for name in texts), ""])
 
 
-def write(app: Sphinx) -> None:
-    folder = Path(app.srcdir) / "gallery"
-    folder.mkdir(exist_ok=True)
+def pages() -> dict[str, str]:
+    """The pages by name, with an index."""
     texts = examples()
-    pages = {name: page(name, text) for name, text in texts.items()} | {"index": index(texts)}
-    for old in folder.glob("*.rst"):
-        if old.stem not in pages:
-            old.unlink()
-    for name, content in pages.items():
-        path = folder / f"{name}.rst"
-        if not path.exists() or path.read_text() != content:
-            path.write_text(content)
+    return {name: page(name, text) for name, text in texts.items()} | {"index": index(texts)}
 
 
 def setup(app: Sphinx) -> dict:
-    app.connect("builder-inited", write)
+    app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir) / "gallery", pages()))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
+from pages import write_pages
+
 ROOT = Path(__file__).parents[2]
 SWEEP = "examples/results/message_sweep.json"
 USAGE = "examples/results/message_sweep_usage.json"
@@ -117,6 +119,8 @@ def option_length() -> str:
 
 def mixtures() -> str:
     """Growing mixtures beside scikit-learn's with a fixed truncation."""
+    if not (ROOT / MIXTURES).exists():
+        return "*No runs of this version are committed.*\n"
     runs, rows = load(MIXTURES)["runs"], []
     for task in dict.fromkeys(run["task"] for run in runs):
         mine = [run for run in runs if run["task"] == task]
@@ -126,16 +130,17 @@ def mixtures() -> str:
         used = [_span(run[who]["used"] for run in mine) for who in ("ours", "sklearn")]
         rows.append([f"{task} clusters" if task.isdigit() else task, len(mine), *cells, *used])
     pairs = [f"{what}: {who}" for what in ("log-density", "ARI", "used") for who in ("ours", "scikit-learn")]
-    return markdown(["data", "seeds", *pairs], rows)
+    return f"[Raw runs](../{MIXTURES}).\n\n" + markdown(["data", "seeds", *pairs], rows)
 
 
 #: what the name of a ratio means
 _RATIOS = {
-    r"(\w+)/floor/A(\d+)(?:/bits(\d+))?": "SVI step, `{0}` guide, {1} actions / the floor",
-    r"(\w+)/naive": "SVI step, `{0}` guide / one Pyro site per time step",
+    r"(\w+)/floor/A(\d+)": "SVI step, `{0}` guide, {1} actions / the floor",
+    r"(\w+)/floor/A(\d+)/bits(\d+)": "SVI step where {2} of 1024 bits vary, `{0}` guide, {1} actions / the floor",
+    r"(\w+)/naive": "SVI step, `{0}` guide / the relaxed guide with two Pyro sites per time step",
     r"marginal/(\w+)/(\w+)": "marginal and its gradient, (N, T, K) = {1} / {0}",
     r"exact/discretehmm/(.+)": "marginal and its gradient, {0} / Pyro's `DiscreteHMM`",
-    r"(\w+)/([TKN]\d+)/[TKN](\d+)": "SVI step, `{0}` guide, {1} / {2}",
+    r"(\w+)/([TKN]\d+)/([TKN]\d+)": "SVI step, `{0}` guide, {1} / {2}",
     r"memory/(\w+)/(\w+)/(.+)": "peak memory, `{0}` / {1}, {2}",
     r"grow/step": "one growth / one SVI step",
     r"loading/step": "unpacking and shuffling a batch / one SVI step",
@@ -210,13 +215,6 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def write(app) -> None:
-    folder = Path(app.srcdir) / "_generated"
-    folder.mkdir(exist_ok=True)
-    for name, table in TABLES.items():
-        (folder / f"{name}.md").write_text(table())
-
-
 def with_results(readme: str) -> str:
     """The README with its table as the raw results are now."""
     start, end = (readme.index(mark) for mark in _MARKS)
@@ -224,7 +222,8 @@ def with_results(readme: str) -> str:
 
 
 def setup(app) -> dict:
-    app.connect("builder-inited", write)
+    made = {name: table() for name, table in TABLES.items()}
+    app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir) / "_generated", made, ".md"))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 

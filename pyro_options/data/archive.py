@@ -56,7 +56,7 @@ def read_archive(path: str | os.PathLike, names: Sequence[str], max_bytes: int =
     """Reads named arrays of an npz file.
 
     :param names: arrays that must be there
-    :param max_bytes: refuse a file that declares more than this; the default is 16 GiB
+    :param max_bytes: refuse a file that declares more than this, 16 GiB by default, or than this machine has
     """
     with open(path, "rb") as file:  # a file that is not there is an OSError of its own
         try:
@@ -65,13 +65,17 @@ def read_archive(path: str | os.PathLike, names: Sequence[str], max_bytes: int =
                 missing = [name for name in names if name not in present]
                 if missing:
                     raise InputError(f"Expected an array called {missing[0]!r} but got {', '.join(sorted(present))}.")
-                total = sum(_declared(archive, name).nbytes for name in names)
-                check(
-                    total <= max_bytes, f"at most {max_bytes} bytes", total, "Pass a larger max_bytes if that is right."
-                )
+                total, limit = sum(_declared(archive, name).nbytes for name in names), min(max_bytes, _memory())
+                fix = "Pass a larger max_bytes if that is right, on a machine that has them."
+                check(total <= limit, f"at most {limit} bytes", total, fix)
                 return {name: _read(archive, name) for name in names}
         except _BROKEN as error:
             raise naming(path, error) from error
+
+
+def _memory() -> int:
+    """Bytes of this machine's memory, where the system says."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**62
 
 
 def _declared(archive: zipfile.ZipFile, name: str) -> Declared:

@@ -1,6 +1,7 @@
 """Log-space densities: sticks, option paths, and the actions they explain."""
 
 from .autoregressive_path import AutoregressivePath, RelaxedAutoregressivePath, StraightThroughPath
+from .bisection import bisect
 from .mixture import Mixture
 from .normal_wishart import BeliefGaussian, NormalWishart
 from .option_actions import CategoricalActions, GaussianActions, OptionActions
@@ -41,6 +42,7 @@ __all__ = [
     "SegmentedActions",
     "StraightThroughPath",
     "TiltedPath",
+    "bisect",
     "encode_path",
     "gem_sticks",
     "kl_kumaraswamy_beta",

@@ -10,10 +10,11 @@ from torch import Tensor
 from torch.distributions import constraints
 
 
-def _whiten(loc: Tensor, log_diagonal: Tensor, upper: Tensor, value: Tensor) -> Tensor:
-    """``R (x - m)`` with ``R = diag(exp(log_diagonal)) (I + triu(upper, 1))``, for vectors in the last dimension."""
-    centred = value - loc
-    return torch.exp(log_diagonal) * (centred + (torch.triu(upper, 1) @ centred.unsqueeze(-1)).squeeze(-1))
+def log_det_shift(nu: Tensor, size: int) -> Tensor:
+    """E log \\|Λ\\| - log \\|E Λ\\| of a Wishart ``(...)``, below zero."""
+    order = torch.arange(size, dtype=nu.dtype, device=nu.device)
+    digammas = torch.digamma((nu.unsqueeze(-1) - order) / 2).sum(-1)
+    return digammas + size * (math.log(2) - torch.log(nu))
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,14 @@ class NormalWishart:
     @property
     def log_det_shift(self) -> Tensor:
         """E log \\|Λ\\| - log \\|E Λ\\|, below zero."""
-        order = torch.arange(self.size, dtype=self.nu.dtype, device=self.nu.device)
-        digammas = torch.digamma((self.nu.unsqueeze(-1) - order) / 2).sum(-1)
-        return digammas + self.size * (math.log(2) - torch.log(self.nu))
+        return log_det_shift(self.nu, self.size)
 
     def distance(self, value: Tensor) -> Tensor:
-        """Squared Mahalanobis distance from m under E Λ."""
-        return (_whiten(self.loc, self.log_diagonal, self.upper, value) ** 2).sum(-1)
+        """Squared Mahalanobis distance from m under E Λ, for values with at least the dimensions of m."""
+        R, loc = self.factor, self.loc
+        rows = value.reshape(-1, *value.shape[value.dim() - loc.dim() :])  # all rows in one dimension: one product
+        white = torch.einsum("...ij,n...j->n...i", R, rows) - (R @ loc.unsqueeze(-1)).squeeze(-1)
+        return (white**2).sum(-1).reshape(torch.broadcast_shapes(value.shape, loc.shape)[:-1])
 
     def expected_log_prob(self, value: Tensor) -> Tensor:
         """E log N(x; μ, Λ)."""
@@ -65,20 +67,23 @@ class NormalWishart:
         normalizer = torch.lgamma((dof + D) / 2) - torch.lgamma(dof / 2) + 0.5 * (log_det - D * math.log(math.pi))
         return normalizer - 0.5 * (dof + D) * torch.log1p(shrink * self.distance(value))
 
-    def divergence(self, loc: Tensor, log_scale: Tensor, kappa: Tensor, nu: Tensor) -> Tensor:
-        r"""KL to a prior with precision :math:`W(I/s, \nu_0)` and mean :math:`N(m_0, (\kappa_0\Lambda)^{-1})`.
+    @property
+    def factor(self) -> Tensor:
+        """R ``(..., D, D)``."""
+        unit = torch.triu(self.upper, 1) + torch.eye(self.size).to(self.upper)
+        return torch.exp(self.log_diagonal).unsqueeze(-1) * unit
 
-        :param log_scale: log s, the scatter that the prior expects
-        """
+    def divergence(self, prior: "NormalWishart") -> Tensor:
+        """KL to another belief ``(...)``."""
         D = self.size
-        R = torch.exp(self.log_diagonal).unsqueeze(-1) * (torch.triu(self.upper, 1) + torch.eye(D).to(self.upper))
-        ratio = kappa / self.kappa
-        mean = 0.5 * (D * (ratio - 1 - torch.log(ratio)) + kappa * self.distance(loc))
-        scatter = torch.exp(log_scale) * (R**2).sum((-1, -2)) - self.nu * D
-        log_dets = -D * log_scale - self.log_det + D * torch.log(self.nu)
+        ratio = prior.kappa / self.kappa
+        mean = 0.5 * (D * (ratio - 1 - torch.log(ratio)) + prior.kappa * self.distance(prior.loc))
+        relative = torch.linalg.solve_triangular(prior.factor, self.factor, upper=True, left=False)
+        scatter = prior.nu * (relative**2).sum((-1, -2)) - self.nu * D
+        log_dets = prior.log_det - self.log_det - D * torch.log(prior.nu / self.nu)
         digammas = self.log_det_shift + D * (torch.log(self.nu) - math.log(2))
-        gammas = torch.mvlgamma(nu / 2, D) - torch.mvlgamma(self.nu / 2, D)
-        return mean + 0.5 * (nu * log_dets + scatter) + gammas + 0.5 * (self.nu - nu) * digammas
+        gammas = torch.mvlgamma(prior.nu / 2, D) - torch.mvlgamma(self.nu / 2, D)
+        return mean + 0.5 * (prior.nu * log_dets + scatter) + gammas + 0.5 * (self.nu - prior.nu) * digammas
 
 
 class BeliefGaussian(TorchDistribution):
@@ -114,7 +119,6 @@ class BeliefGaussian(TorchDistribution):
         belief = self.belief
         with torch.no_grad():
             noise = torch.randn(torch.Size(sample_shape) + belief.loc.shape, dtype=belief.loc.dtype)
-            R = torch.triu(belief.upper, 1) + torch.eye(belief.size).to(belief.upper)
-            noise = (noise.to(belief.loc) * torch.exp(-belief.log_diagonal)).unsqueeze(-1)
-            rows = belief.loc + torch.linalg.solve_triangular(R, noise, upper=True, unitriangular=True).squeeze(-1)
+            noise = torch.linalg.solve_triangular(belief.factor, noise.to(belief.loc).unsqueeze(-1), upper=True)
+            rows = belief.loc + noise.squeeze(-1)
             return rows.flatten(-2) * self.scale + self.center

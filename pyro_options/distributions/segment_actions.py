@@ -81,6 +81,7 @@ class SegmentedActions(TorchDistribution):
         return new
 
     def component_log_prob(self, value: Tensor) -> Tensor:
+        """log π_k(a_t | s_t), ``(..., T, K)``."""
         return self.likelihood.component_log_prob(value)
 
     def responsibilities(self, value: Tensor) -> Tensor:

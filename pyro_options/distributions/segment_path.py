@@ -1,5 +1,7 @@
 """Segments and their skills as one path: everything that can be asked of it, exactly."""
 
+from typing import ClassVar
+
 import torch
 from pyro.distributions import TorchDistribution
 from torch import Tensor
@@ -23,7 +25,7 @@ class SegmentPath(TorchDistribution):
     :param boundaries: where segments end
     """
 
-    arg_constraints = {}
+    arg_constraints: ClassVar[dict] = {}
 
     def __init__(self, log_weights: Tensor, boundaries: PoissonBoundaries):
         self.log_weights, self.boundaries = log_weights, boundaries
@@ -32,10 +34,12 @@ class SegmentPath(TorchDistribution):
 
     @property
     def num_options(self) -> int:
+        """K."""
         return len(self.log_weights)
 
     @property
     def step_mask(self) -> Tensor:
+        """Steps in use."""
         return self.boundaries.step_mask
 
     def expand(self, batch_shape, _instance=None):

@@ -11,7 +11,7 @@ from .option_path import OptionPath, PathPosterior, encode_path
 
 
 class StatePath(OptionPath):
-    r"""An :class:`OptionPath` that chooses options by the state in which the last one ended.
+    r"""An :class:`~pyro_options.distributions.OptionPath` that chooses by the state in which the last option ended.
 
     .. math:: p(\zeta) = \eta_{h_0}(s_0)\prod_{t\ge 1}
         [\psi_{h_{t-1}}(s_t)\,\eta_{h_t}(s_t)]^{b_t}

@@ -1,25 +1,73 @@
-"""Growth of mixtures whose components hold a conjugate belief: births and their judge work in closed form."""
+"""Growth of mixtures whose components hold a conjugate belief: moves and their judge work in closed form."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from pyro_options.distributions import Mixture
 from pyro_options.errors import check
 
-from .scene import Newborns
+from .events import Move
+from .resize import prune, reweight
+from .scene import ABSENT, Newborns, Scene
+from .snapshot import Snapshot
 from .usage import Usage
 from .verdict import Verdict
 
+#: what a birth tells its judge: how it would divide the rows, ``(N, K)``
+SHARES = "shares"
 
-def refitted_weights(log_prob: Tensor, log_weights: Tensor, steps: int = 10) -> Tensor:
-    """Weights of the components that suit the rows better, by expectation maximization ``(K,)``.
 
-    :param log_prob: ``(N, K)``
+class Conjugate(Protocol):
+    """Components that know the best belief for given rows, and the best prior for given beliefs."""
+
+    def __call__(self) -> Any:
+        """A distribution of batch shape ``(K,)`` with expected log-densities."""
+
+    def absorb(self, rows: Tensor, responsibilities: Tensor, index: Sequence[int] | None = None) -> None:
+        """Takes the best belief given the rows and who explains them."""
+
+    def learn_prior(self) -> None:
+        """Takes the best prior given the beliefs."""
+
+    def loosen_prior(self) -> None:
+        """Undoes what keeps components alike."""
+
+    def divergence(self) -> Tensor:
+        """KL of each belief from the prior ``(K,)``."""
+
+
+def _log_weights(shares: Tensor) -> Tensor:
+    return torch.log(shares.mean(0).clamp(min=1e-12))
+
+
+@torch.no_grad()
+def _responsibilities(components: Conjugate, rows: Tensor, log_weights: Tensor) -> Tensor:
+    return Mixture(log_weights, components()).responsibilities(rows)
+
+
+@torch.no_grad()
+def ascend(components: Conjugate, rows: Tensor, shares: Tensor, steps: int) -> Tensor:
+    """Coordinate ascent of beliefs, prior, weights and responsibilities, none of which lowers the bound.
+
+    :param shares: responsibilities to start from ``(N, K)``
+    :returns: the responsibilities at the end
     """
     for _ in range(steps):
-        log_weights = torch.log(torch.softmax(log_weights + log_prob, -1).mean(0).clamp(min=1e-12))
-    return log_weights
+        components.absorb(rows, shares)
+        components.learn_prior()
+        shares = _responsibilities(components, rows, _log_weights(shares))
+    return shares
+
+
+@torch.no_grad()
+def bound(components: Conjugate, scene: Scene, log_weights: Tensor) -> float:
+    """Lower bound on the log evidence of all rows, given weights; components that are absent cost nothing."""
+    present = log_weights > ABSENT
+    return float(scene.likelihood(scene.data)(log_weights).sum() - components.divergence()[present].sum())
 
 
 @dataclass(frozen=True)
@@ -27,85 +75,129 @@ class BoundRule:
     """Keeps a birth that raises the bound on the evidence of all rows.
 
     The divergence of the new component from its prior is the price of its parameters, so no rows need to be held out.
-    All components first adapt for a few steps: what a birth is worth shows when the old component that covered its rows
+    All components and their prior first adapt: what a birth is worth shows when the old component that covered its rows
     has withdrawn to the others.
 
-    :param components: conjugate, with ``absorb`` and a ``divergence``
+    :param components: see :class:`Conjugate`
     :param min_gain: nats that a birth must bring; its stick costs a few
     :param steps: of coordinate ascent before the judgement
     """
 
-    components: torch.nn.Module
+    components: Conjugate
     min_gain: float = 5.0
-    steps: int = 15
+    steps: int = 40
 
     def propose(self, usage: Usage) -> int:
         """One birth at every check."""
         return 1
 
-    @torch.no_grad()
     def accept(self, newborns: Newborns) -> Verdict:
         """Keeps a birth that raises the bound."""
-        newborns.require_data()
-        rows, old = newborns.data, newborns.log_weights
-        assert old is not None
-        log_prob = self.components().log_prob(rows.unsqueeze(-2))  # (N, K + new)
-        before = torch.logsumexp(refitted_weights(log_prob[:, : len(old)], old) + log_prob[:, : len(old)], -1).sum()
-        before = before - self.components.divergence()[: len(old)].sum()
-        weights = refitted_weights(log_prob, newborns.trial_weights(len(newborns.index) / log_prob.shape[1]))
-        for _ in range(self.steps):
-            shares = torch.softmax(weights + log_prob, -1)
-            self.components.absorb(rows, shares)
-            log_prob, weights = self.components().log_prob(rows.unsqueeze(-2)), torch.log(shares.mean(0) + 1e-12)
-        after = torch.logsumexp(weights + log_prob, -1).sum() - self.components.divergence().sum()
-        gain = float(after - before)
-        return Verdict(gain > self.min_gain, gain / len(rows), 0.0)
+        rows, components = newborns.data, self.components
+        likelihood = newborns.likelihood(rows)
+        before = bound(components, newborns, likelihood.refit(newborns.trial_weights(0.0)))
+        shares = newborns.notes.get(SHARES)
+        if shares is None:
+            new = len(newborns.index)
+            shares = _responsibilities(components, rows, newborns.trial_weights(new / (newborns.index[0] + new)))
+        components.loosen_prior()
+        log_weights = _log_weights(ascend(components, rows, shares, self.steps))
+        gain = bound(components, newborns, log_weights) - before
+        return Verdict(gain > self.min_gain, gain / len(rows), 0.0, log_weights)
 
 
 @dataclass(frozen=True)
 class SeedBirth:
-    """Starts a new component at a row of data and lets it gather the rows that it explains better than the others do.
+    """Starts a new component with the rows nearest to one of them, and lets all components adapt to it.
 
-    Of several seeds, mostly rows that are explained badly, the one stays whose component raises the bound most.
+    Of several seeds, mostly rows that are explained badly, the one stays from which the bound rises highest. The other
+    components are put back afterwards: how rows would be divided is left to the judge as a note.
 
-    :param components: have ``absorb(rows, responsibilities, index)``
+    :param components: see :class:`Conjugate`; a module
     :param seeds: rows to start from
-    :param steps: of coordinate ascent, in which only the new component moves
+    :param steps: of coordinate ascent
     :param neighbours: rows that a seed starts with, as multiples of N / (K + 1)
     """
 
-    components: torch.nn.Module
+    components: Any
     seeds: int = 6
-    steps: int = 6
-    neighbours: float = 0.3
+    steps: int = 8
+    neighbours: float = 0.6
 
     @torch.no_grad()
     def __call__(self, newborns: Newborns) -> None:
-        newborns.require_data()
-        assert newborns.log_weights is not None
-        rows, K, new = newborns.data, newborns.index[0], newborns.index[0]
         check(len(newborns.index) == 1, "one birth at a time", len(newborns.index))
-        old_weights = torch.log_softmax(newborns.log_weights, -1)
-        explained = torch.logsumexp(old_weights + self.components().log_prob(rows.unsqueeze(-2))[:, :K], -1)
+        rows, new = newborns.data, newborns.index[0]
+        weights = newborns.trial_weights(0.0)
+        explained = newborns.likelihood(rows)(weights)
         badness = torch.argsort(torch.argsort(explained, descending=True)).float() + 1  # 1 for the best explained
-        found = []
-        for seed in torch.multinomial(badness, min(self.seeds, len(rows))).tolist():
-            found.append(self._gather(rows, explained, new, seed))
-        _, share = max(found, key=lambda pair: pair[0])
-        self.components.absorb(rows, share.unsqueeze(-1), [new])
+        shares = _responsibilities(self.components, rows, weights)
+        seeds = torch.multinomial(badness, min(self.seeds, len(rows))).tolist()
+        found = [self._try(newborns, shares, seed) for seed in seeds]
+        _, best = max(found, key=lambda pair: pair[0])
+        self.components.absorb(rows, best[:, [new]], [new])
+        newborns.notes[SHARES] = best
 
-    def _gather(self, rows: Tensor, explained: Tensor, new: int, seed: int) -> tuple[float, Tensor]:
-        """How much the new component raises the bound from this seed, and the rows that it takes."""
-        spread = rows.std(0).clamp(min=1e-12)
-        distance = (((rows - rows[seed]) / spread) ** 2).sum(-1)
-        nearest = distance.topk(max(2, int(self.neighbours * len(rows) / (new + 1))), largest=False).indices
-        share = torch.zeros_like(explained)
-        share[nearest] = 1.0
-        gain = -torch.inf
-        for _ in range(self.steps):
-            self.components.absorb(rows, share.unsqueeze(-1), [new])
-            weight = share.mean().clamp(1e-4, 1 - 1e-4)
-            log_prob = self.components().log_prob(rows.unsqueeze(-2))[:, new] + torch.log(weight)
-            share = torch.sigmoid(log_prob - explained)  # who is left keeps the weight that it needs
-            gain = float((torch.logaddexp(log_prob, explained) - explained).sum() - self.components.divergence()[new])
-        return gain, share
+    def _try(self, newborns: Newborns, shares: Tensor, seed: int) -> tuple[float, Tensor]:
+        """The bound that is reached from this seed, and how rows are divided there."""
+        rows, undo = newborns.data, Snapshot([self.components])
+        distance = (((rows - rows[seed]) / rows.std(0).clamp(min=1e-12)) ** 2).sum(-1)
+        count = max(2, int(self.neighbours * len(rows) / shares.shape[1]))
+        nearest = distance.topk(min(count, len(rows)), largest=False).indices
+        shares = shares.clone()
+        shares[nearest] = nn.functional.one_hot(nearest.new_tensor(newborns.index[0]), shares.shape[1]).to(shares)
+        self.components.loosen_prior()
+        shares = ascend(self.components, rows, shares, self.steps)
+        reached = bound(self.components, newborns, _log_weights(shares))
+        undo.restore()
+        return reached, shares
+
+
+@dataclass(frozen=True)
+class BoundMerge:
+    """Lets one component have the rows of two, unless the bound on the evidence falls.
+
+    :param components: see :class:`Conjugate`
+    :param tolerance: nats lost that count as none; less than a birth must bring
+    :param candidates: pairs to try at each check, those whose rows agree most; components without a row come first
+    :param least_overlap: cosine of the responsibilities of a pair that is worth trying
+    :param steps: of coordinate ascent before the judgement
+    """
+
+    components: Conjugate
+    tolerance: float = 1.0
+    candidates: int = 3
+    least_overlap: float = 1e-3
+    steps: int = 15
+
+    def __call__(self, scene: Scene, optimizer=None) -> list[Move]:
+        weights, rows = scene.require_data(), scene.data
+        if len(weights) < 2:
+            return []
+        shares = _responsibilities(self.components, rows, weights)
+        before = bound(self.components, scene, scene.likelihood(rows).refit(weights))
+        tried: list[Move] = []
+        for gone, heir in self._pairs(shares):
+            undo = Snapshot(scene.modules, optimizer)
+            joined = shares.clone()
+            joined[:, heir] += joined[:, gone]
+            prune(scene.modules, [gone], optimizer)
+            joined = joined[:, [k for k in range(len(weights)) if k != gone]]
+            lighter = _log_weights(ascend(self.components, rows, joined, self.steps))
+            gain = bound(self.components, scene, lighter) - before
+            tried.append(Move("merge", (gone,), Verdict(gain > -self.tolerance, gain / len(rows), 0.0)))
+            if tried[-1].verdict.accepted:
+                reweight(scene.modules, lighter)
+                break
+            undo.restore()
+        return tried
+
+    def _pairs(self, shares: Tensor) -> list[tuple[int, int]]:
+        """Who could go, and who would take over."""
+        common = (shares.T @ shares).fill_diagonal_(-1.0)
+        pairs = [(k, int(common[k].argmax())) for k, n in enumerate(shares.sum(0).tolist()) if n < 1]
+        norm = shares.norm(dim=0).clamp(min=1e-12)
+        overlap = common / norm / norm.unsqueeze(-1)
+        likely = torch.combinations(torch.arange(len(norm)))
+        likely = likely[overlap[likely[:, 0], likely[:, 1]].argsort(descending=True)][: self.candidates]
+        return pairs + [(gone, heir) for heir, gone in likely.tolist() if overlap[heir, gone] > self.least_overlap]

@@ -168,13 +168,14 @@ class RowLikelihood:
 
 @dataclass(frozen=True)
 class Newborns(Scene):
-    """A scene into which :func:`~pyro_options.growth.resize.grow` has just brought new components.
+    """A scene into which :func:`~pyro_options.growth.grow` has just brought new components.
 
     ``log_weights`` and ``usage`` are of the components that were there before.
     """
 
     index: Sequence[int] = ()  # the new components
     used_rows: set[int] = field(default_factory=set)  # rows that their birth has looked at
+    notes: dict[str, Tensor] = field(default_factory=dict)  # what their birth has found out, for a judge that asks
 
     def trial_weights(self, share: float) -> Tensor:
         """Log weights with ``share`` for the new components together and the rest for those that were there."""

@@ -12,7 +12,7 @@ from .resize import optimizers_of, set_data
 
 
 class Snapshot:
-    """The growable tensors of some modules and what the optimizer keeps about them.
+    """The tensors of growable layers, with what components share, and what the optimizer keeps about them.
 
     :param modules: usually ``[model, guide]``
     :param optimizer: the torch or Pyro optimizer that trains them
@@ -22,7 +22,7 @@ class Snapshot:
         self._values: list[tuple[Tensor, Tensor, Tensor | None]] = []
         self._states: list[tuple[dict, dict]] = []
         for layer in growables(modules):
-            for name in layer.component_axes:
+            for name in (*layer.component_axes, *layer.shared):
                 tensor = getattr(layer, name)
                 grad = None if tensor.grad is None else tensor.grad.clone()
                 self._values.append((tensor, tensor.data.clone(), grad))

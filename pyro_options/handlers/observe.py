@@ -8,7 +8,7 @@ from pyro_options.growth.usage import Usage
 
 
 class ObserveMessenger(Messenger):
-    """Accumulates :class:`Usage` at one observed site; changes nothing.
+    """Accumulates :class:`~pyro_options.growth.Usage` at one observed site; changes nothing.
 
     The site's distribution must have ``component_log_prob(value)`` and ``responsibilities(value)``, both ``(..., K)``,
     and may have a ``step_mask``.

@@ -130,10 +130,12 @@ class Health:
         problem.args = (f"{problem} {advice}",)
         return problem
 
-    def check_parameters(self, what: str) -> None:
-        """Parameters must be finite after an epoch and after growth."""
-        if bad_parameters(self.trainer):
+    def check_parameters(self, what: str) -> bool:
+        """Parameters must be finite after an epoch and after growth; ``False`` if they had to be taken back."""
+        sound = not bad_parameters(self.trainer)
+        if not sound:
             self.give_up(diagnosis(self.trainer, what, None, None))
+        return sound
 
     def check_epoch(self) -> None:
         """An epoch must have taken a step, and left finite parameters."""

@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import pyro
@@ -212,7 +212,8 @@ class Trainer:
                 births,
                 batch_size=self.data.rows_together(),
             )
-        self.health.check_parameters("Growth failed")
+        if not self.health.check_parameters("Growth failed"):
+            event = replace(event, moves=())  # it was taken back
         if event.num_born:
             self.history.growth_epochs.append(self.epoch)
         if event.num_removed:

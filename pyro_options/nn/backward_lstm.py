@@ -80,6 +80,18 @@ def _torch_recurrence(gates: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
     return reverse_episodes(hidden, mask) * mask.unsqueeze(-1)
 
 
+def backward_recurrence(gates: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
+    """What :func:`backward_lstm` does once the products with the inputs are there.
+
+    :param gates: ``(N, T, 4H)``
+    :param weight: of the hidden state ``(4H, H)``
+    :param mask: ``(N, T)``
+    """
+    if not compilable(gates, weight) or _kernels() is None:
+        return _torch_recurrence(gates, weight, mask)
+    return CompiledRecurrence.apply(gates, weight, mask.sum(-1))
+
+
 def backward_lstm(lstm: nn.LSTM, parts: Sequence[Tensor], mask: Tensor) -> Tensor:
     """Hidden states ``(N, T, H)`` of a one-layer LSTM that has read steps ``T - 1, …, t``; zero in the padding.
 
@@ -90,6 +102,4 @@ def backward_lstm(lstm: nn.LSTM, parts: Sequence[Tensor], mask: Tensor) -> Tenso
     :param mask: ``(N, T)``
     """
     gates = linear_of_parts(parts, lstm.weight_ih_l0, lstm.bias_ih_l0 + lstm.bias_hh_l0)
-    if not compilable(gates, lstm.weight_hh_l0) or _kernels() is None:
-        return _torch_recurrence(gates, lstm.weight_hh_l0, mask)
-    return CompiledRecurrence.apply(gates, lstm.weight_hh_l0, mask.sum(-1))
+    return backward_recurrence(gates, lstm.weight_hh_l0, mask)

@@ -8,9 +8,13 @@ from pyro.distributions import TorchDistribution
 from torch import Tensor, nn
 from torch.distributions import Dirichlet, constraints, kl_divergence
 
+from pyro_options.distributions.bisection import bisect
 from pyro_options.errors import check
 
 from .growable import Growable
+
+#: bounds of what the prior can learn
+_LOG_PRIOR = (-7.0, 5.0)
 
 
 class BeliefMultinomial(TorchDistribution):
@@ -47,6 +51,7 @@ class CountComponents(Growable, nn.Module):
     """
 
     component_axes = {"log_counts": 0}
+    shared = ("log_prior",)
 
     def __init__(self, num_values: int, num_components: int = 1):
         super().__init__()
@@ -82,6 +87,22 @@ class CountComponents(Growable, nn.Module):
         """
         counts = torch.einsum("nk,nv->kv", responsibilities, rows)
         self.log_counts[slice(None) if index is None else list(index)] = torch.log(counts.clamp(min=1e-6))
+
+    @torch.no_grad()
+    def learn_prior(self) -> None:
+        """Sets the prior to the one under which the beliefs there are cost least: coordinate ascent."""
+        c = self._concentration()
+        V = c.shape[-1]
+        expected = (torch.digamma(c) - torch.digamma(c.sum(-1, keepdim=True))).mean()  # E log θ
+
+        def slope(x: Tensor) -> Tensor:
+            return torch.digamma(V * torch.exp(x)) - torch.digamma(torch.exp(x)) + expected
+
+        low, high = (torch.full_like(expected, edge) for edge in _LOG_PRIOR)
+        self.log_prior.copy_(bisect(slope, low, high, 25))
+
+    def loosen_prior(self) -> None:
+        """Nothing to take back: no prior of this kind holds components together."""
 
     def divergence(self) -> Tensor:
         """KL(q || prior) of each component ``(K,)``."""

@@ -20,6 +20,9 @@ class Growable:
     #: parameter or buffer name -> axis that counts components
     component_axes: dict[str, int]
 
+    #: tensors that all components have in common and that a move may change: undone with it
+    shared: tuple[str, ...] = ()
+
     @property
     def num_components(self) -> int:
         """K."""

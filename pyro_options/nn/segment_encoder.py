@@ -8,7 +8,7 @@ from torch.nn.functional import pad
 
 from pyro_options.errors import check
 
-from .backward_lstm import backward_lstm, reverse_episodes
+from .backward_lstm import backward_lstm, backward_recurrence, reverse_episodes
 from .growable import GrowableHeads, GrowableInput
 from .mlp import mlp
 from .varying import VaryingInputs
@@ -55,6 +55,7 @@ class SegmentEncoder(nn.Module):
 
     @property
     def num_options(self) -> int:
+        """K."""
         return self.skill_head.num_components
 
     def embedding(self, states: Tensor, actions: Tensor) -> Tensor:
@@ -65,18 +66,23 @@ class SegmentEncoder(nn.Module):
     def boundaries(self, embedded: Tensor, mask: Tensor, log_weights: Tensor) -> Callable[[Tensor], Tensor]:
         """A function from how much each step lies behind the boundary before, ``(N, T)``, to logits ``(N, T + 1)``."""
         context = torch.cat([embedded, backward_lstm(self.ahead, (embedded,), mask)], -1)
-        context = pad(context, (0, 0, 0, 1))  # (N, T + 1, ...)
         lengths = mask.sum(-1, keepdim=True)
-        time = torch.arange(context.shape[-2], device=mask.device)
-        inside, end = time <= lengths, (time == lengths).to(context).unsqueeze(-1)
+        time = torch.arange(mask.shape[-1] + 1, device=mask.device)
+        inside, end = time <= lengths, (time == lengths).to(context).unsqueeze(-1)  # (N, T + 1)
         bias = self.from_lstm.bias + self.weights_to_boundary(torch.exp(log_weights))
+        # The mask multiplies a step as a whole, so that products with steps are the same for every segment.
+        # Our LSTM reads backwards, so episodes are turned around, once.
+        lstm = self.segment
+        of_step, of_end = lstm.weight_ih_l0.split([context.shape[-1] + 1, 1], 1)
+        steps = nn.functional.linear(pad(context, (0, 1), value=1.0), of_step)
+        steps = reverse_episodes(pad(steps, (0, 0, 0, 1)), inside)  # (N, T + 1, 4H)
+        always = reverse_episodes(end, inside) * of_end.squeeze(-1) + lstm.bias_ih_l0 + lstm.bias_hh_l0
 
         def logits(passed: Tensor) -> Tensor:
-            passed = pad(passed, (0, 1)).unsqueeze(-1)
-            steps = reverse_episodes(torch.cat([context * passed, passed, end], -1), inside)
-            read = reverse_episodes(backward_lstm(self.segment, (steps,), inside), inside)
+            open_ = reverse_episodes(pad(passed, (0, 1)).unsqueeze(-1), inside)
+            read = backward_recurrence(torch.addcmul(always, open_, steps), lstm.weight_hh_l0, inside)
             hidden = torch.relu(nn.functional.linear(read, self.from_lstm.weight, bias))
-            return self.boundary_head(self.boundary_rest(hidden)).squeeze(-1)
+            return reverse_episodes(self.boundary_head(self.boundary_rest(hidden)), inside).squeeze(-1)
 
         return logits
 

@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 
 from pyro_options.palette import NEUTRAL, PALETTE, ink, option_color
 
+from .cards import option_card, option_cards
 from .charts import (
     action_heatmap,
     clusters,
@@ -27,6 +28,8 @@ __all__ = [
     "component_counts",
     "growth_timeline",
     "ink",
+    "option_card",
+    "option_cards",
     "option_color",
     "plt",
     "recovered_options",

@@ -1,38 +1,69 @@
 """What options and components do, and how many there are. Each function draws on given axes."""
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.ticker import LogLocator, MaxNLocator, ScalarFormatter
 from torch import Tensor
 
-from pyro_options.palette import PALETTE, option_color
+from pyro_options.palette import PALETTE, ink, option_color
 
 
 def usage_bars(ax: Axes, usage: Tensor) -> None:
     """Share of steps that each option explains."""
     options = range(len(usage))
-    ax.bar(options, 100 * usage.numpy(), color=[option_color(k) for k in options])
-    ax.set(xlabel="option", ylabel="steps in use (%)", title="Usage", xticks=options)
+    ax.bar(options, 100 * usage.numpy(), color=[option_color(k) for k in options], edgecolor="0.35", linewidth=0.4)
+    ax.set(xlabel="option", ylabel="steps in use (%)", title="Usage")
+    ax.set_xticks(options[:: math.ceil(len(options) / 12)])
 
 
-def action_heatmap(ax: Axes, probabilities: Tensor, title: str, xlabel: str = "action") -> None:
-    """Each option's action probabilities, one row per option."""
+def action_heatmap(
+    ax: Axes, probabilities: Tensor, title: str, xlabel: str = "action", options: Sequence[int] | None = None
+) -> None:
+    """Each option's action probabilities, one row per option.
+
+    :param options: the option of each row, by default all in order
+    """
     image = ax.imshow(probabilities.numpy(), vmin=0, vmax=1, cmap="cividis", aspect="auto")
     K, A = probabilities.shape
     ax.set(xlabel=xlabel, ylabel="option", title=title, xticks=range(A), yticks=range(K))
     ax.spines[:].set_visible(False)
+    ax.set_yticklabels([str(k) for k in (range(K) if options is None else options)])
+    for label in ax.get_yticklabels():
+        color = option_color(int(label.get_text()))
+        label.set(color=ink(color), bbox={"facecolor": color, "edgecolor": "none", "pad": 1.5})
+    ax.tick_params(axis="y", length=0, pad=5)
     for k in range(K):
-        ax.get_yticklabels()[k].set_color(option_color(k))
         for a in range(A):
             p = float(probabilities[k, a])
             if p >= 0.05:
-                ax.text(a, k, f"{p:.2f}", ha="center", va="center", fontsize=8, color="black" if p > 0.5 else "white")
+                ax.text(a, k, f"{p:.2f}", ha="center", va="center", fontsize=7, color="black" if p > 0.5 else "white")
     ax.figure.colorbar(image, ax=ax, label="probability", fraction=0.05, pad=0.02)
 
 
+def _write(ax: Axes, x: float, y: float, text: str, option: int) -> None:
+    """On the colour of an option."""
+    ax.text(x, y, text, ha="center", va="center", fontsize=7, color=ink(option_color(option)), weight="bold")
+
+
+def _number_segments(ax: Axes, options: Tensor, lengths: Tensor) -> None:
+    """The option's number on segments that are long enough: colour alone does not tell many options apart."""
+    for i, (row, length) in enumerate(zip(options, lengths.tolist())):
+        values, counts = torch.unique_consecutive(row[:length], return_counts=True)
+        starts = counts.cumsum(0) - counts
+        for option, start, count in zip(values.tolist(), starts.tolist(), counts.tolist()):
+            if count > 0.035 * options.shape[1]:
+                _write(ax, start + (count - 1) / 2, i, str(option), option)
+
+
 def segmentation_strip(ax: Axes, options: Tensor, lengths: Tensor, actions: Tensor | None = None) -> None:
-    """The option of each step, one row per trajectory; actions are written into the cells of short episodes.
+    """The option of each step, one row per trajectory, with its number where there is room.
+
+    Short episodes have their actions written into the cells instead.
 
     :param options: ``(N, T)``
     :param lengths: ``(N,)``
@@ -41,7 +72,7 @@ def segmentation_strip(ax: Axes, options: Tensor, lengths: Tensor, actions: Tens
     shown[np.arange(options.shape[1]) >= lengths.numpy()[:, None]] = np.ma.masked
     ax.imshow(shown, cmap=ListedColormap(PALETTE), vmin=0, vmax=len(PALETTE) - 1, aspect="auto", interpolation="none")
     N, T = options.shape
-    ax.set(xlabel="time step", ylabel="trajectory", title="Segmentation: colour is the option", yticks=range(N))
+    ax.set(xlabel="time step", ylabel="trajectory", title="Segmentation into options", yticks=range(N))
     ax.spines[:].set_visible(False)
     ax.set_yticks(np.arange(-0.5, N), minor=True)
     ax.grid(which="minor", axis="y", color="white", linewidth=2)
@@ -51,9 +82,9 @@ def segmentation_strip(ax: Axes, options: Tensor, lengths: Tensor, actions: Tens
     if actions is not None and T <= 20:
         for i in range(N):
             for t in range(int(lengths[i])):
-                ax.text(
-                    t, i, str(int(actions[i, t])), ha="center", va="center", fontsize=9, color="white", weight="bold"
-                )
+                _write(ax, t, i, str(int(actions[i, t])), int(options[i, t]))
+    elif T > 20:
+        _number_segments(ax, options, lengths)
 
 
 def segment_lengths(ax: Axes, options: Tensor, lengths: Tensor) -> None:
@@ -67,7 +98,7 @@ def segment_lengths(ax: Axes, options: Tensor, lengths: Tensor) -> None:
         steps = np.sort(lengths[options == int(k)].numpy())
         share = 1 - np.arange(len(steps)) / len(steps)
         ax.step(steps, share, where="pre", color=option_color(int(k)), linewidth=1.5)
-    ax.set(xlabel="length of a segment", ylabel="share at least so long", title="Segment lengths", xscale="log")
+    ax.set(xlabel="length of a segment (steps)", ylabel="share at least so long", title="Segment lengths", xscale="log")
     ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.xaxis.set_major_formatter(ScalarFormatter())
     ax.minorticks_off()
@@ -126,4 +157,5 @@ def clusters(ax: Axes, rows: Tensor, labels: Tensor, means: Tensor, covariances:
         values, vectors = np.linalg.eigh(covariances[k].numpy())
         ellipse = vectors @ (np.sqrt(4.605 * values)[:, None] * circle) + means[k].numpy()[:, None]
         ax.plot(*ellipse, color=option_color(k), linewidth=1.5)
+    ax.set(xlabel="first coordinate", ylabel="second coordinate")
     ax.set_aspect("equal", "datalim")

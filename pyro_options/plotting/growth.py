@@ -1,19 +1,22 @@
 """How the number of components came about."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 
 from pyro_options.growth import GrowthEvent, growth_marks
 from pyro_options.palette import NEUTRAL, PALETTE
 
 _MARKS = {
-    "birth": ("born", {"marker": "^", "color": PALETTE[2]}),
-    "refusal": ("birth refused", {"marker": "x", "color": NEUTRAL}),
-    "prune": ("pruned", {"marker": "v", "color": PALETTE[5]}),
-    "merge": ("merged", {"marker": "D", "color": PALETTE[3]}),
+    "birth": ("born", "^", PALETTE[2]),
+    "refusal": ("birth refused", "x", NEUTRAL),
+    "prune": ("pruned", "v", PALETTE[5]),
+    "merge": ("merged", "D", PALETTE[3]),
 }
 
 
@@ -25,7 +28,6 @@ def growth_timeline(
     *,
     events: Iterable[GrowthEvent] = (),
     updates_per_epoch: float = 1,
-    noun: str = "options",
 ) -> None:
     """K over training, with marks where components were born, refused, pruned and merged.
 
@@ -43,17 +45,23 @@ def growth_timeline(
     ax.step(np.arange(len(sizes)), sizes, where="post", color=PALETTE[0], zorder=2)
     if target is not None:
         ax.axhline(target, color=NEUTRAL, linestyle="--", linewidth=1, label=f"needed: {target}", zorder=1)
-    points = {kind: [(m.epoch, m.num_components) for m in marks if m.kind == kind] for kind in _MARKS}
+    points: dict[str, list[tuple[float, int]]] = {kind: [] for kind in _MARKS}
+    seen: Counter[tuple[int, int]] = Counter()
+    for mark in marks:
+        place = mark.epoch, mark.num_components
+        points[mark.kind].append((mark.epoch + 0.025 * len(num_options) * seen[place], mark.num_components))
+        seen[place] += 1  # what happened in one check stands side by side
     if not marks:
         points["birth"] = [(epoch, sizes[min(epoch, len(sizes) - 1)]) for epoch in growth_epochs]
-    for kind, (label, look) in _MARKS.items():
+    for kind, (label, marker, color) in _MARKS.items():
         if points[kind]:
-            edge = {} if kind == "refusal" else {"edgecolor": "white"}
-            ax.scatter(*zip(*points[kind]), label=label, s=34, linewidth=0.8 if edge else 1.4, zorder=3, **look, **edge)
-    ax.set(xlabel="epoch", ylabel=f"number of {noun} K", title="Growth", ylim=(0, max(sizes) + 1))
+            line = ax.plot(*zip(*points[kind]), marker, color=color, label=label, markersize=6.5, zorder=3)[0]
+            if kind != "refusal":  # a cross has no inside that an edge could set off
+                line.set(markeredgecolor="white", markeredgewidth=0.8)
+    ax.set(xlabel="epoch", ylabel="options K", title="Growth", ylim=(0, max(*sizes, target or 0) + 1))
     ax.set_xlim(0, len(num_options) * 1.02)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     if ax.get_legend_handles_labels()[0]:
-        ax.legend(
-            loc="upper left", bbox_to_anchor=(0, -0.24), ncols=3, borderaxespad=0, handletextpad=0.3, columnspacing=1
-        )
+        shift = ScaledTranslation(-4 / 72, -30 / 72, ax.figure.dpi_scale_trans)  # inches: under the name of the axis
+        look: Any = {"ncols": 3, "borderaxespad": 0, "handletextpad": 0.3, "columnspacing": 1}
+        ax.legend(loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=ax.transAxes + shift, **look)

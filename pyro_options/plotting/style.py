@@ -9,6 +9,7 @@ from pyro_options.palette import PALETTE
 #: widths in inches: as printed in a column, and across a page or a slide; text stays readable at either
 COLUMN, PAGE = 3.5, 7.2
 
+#: settings of matplotlib for every picture
 STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 10,

@@ -94,12 +94,12 @@ class PartwiseLearning:
 
         :returns: the learner and its learning curve
         """
-        envs = self.make_envs()
-        learner, rows, stopped = self._start(self.make_learner(envs))
+        first = self.make_envs()
+        learner, rows, stopped = self._start(self.make_learner(first))
+        envs: VecEnv | None = first
         with postponing_interrupts() as pause:
             while learner.num_timesteps < total_steps and not stopped:
-                if envs is None:
-                    envs = self.make_envs()
+                envs = self.make_envs() if envs is None else envs
                 rows, stopped = self._part(learner, envs, rows, total_steps)
                 envs.close()
                 envs = None

@@ -1,5 +1,7 @@
 """Proximal policy optimization over skills."""
 
+from typing import Any
+
 from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
@@ -54,7 +56,7 @@ class SMDPPPO(PPO):
         self,
         total_timesteps: int,
         callback: MaybeCallback = None,
-        log_interval: int = 1,
+        log_interval: int | None = 1,
         tb_log_name: str = "SMDPPPO",
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
@@ -63,4 +65,6 @@ class SMDPPPO(PPO):
         if reset_num_timesteps:
             self.num_primitive_steps = self.num_frames = 0
         callbacks: list[BaseCallback] = [DurationCallback(), *_as_list(callback)]
-        return super().learn(total_timesteps, callbacks, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+        # PPO's own type is narrower than that of the method it calls, which takes None for no log.
+        interval: Any = log_interval
+        return super().learn(total_timesteps, callbacks, interval, tb_log_name, reset_num_timesteps, progress_bar)

@@ -29,6 +29,7 @@ class Card:
 
     @property
     def median_length(self) -> float:
+        """Steps that this option goes on for, in the middle case."""
         return float(self.lengths.double().quantile(0.5))
 
 

@@ -34,7 +34,7 @@ def _encoded(picture: Image.Image) -> str:
     file = io.BytesIO()
     if few and picture.mode == "RGB":
         picture = picture.quantize(256, dither=Image.Dither.NONE)
-    picture.save(file, **({"format": "PNG", "optimize": True} if few else {"format": "JPEG", "quality": 75}))
+    picture.save(file, "PNG" if few else "JPEG", optimize=True)
     return f"data:image/{'png' if few else 'jpeg'};base64,{base64.b64encode(file.getvalue()).decode()}"
 
 

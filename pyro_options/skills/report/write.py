@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyro_options import __version__
 from pyro_options.data import Trajectories
-from pyro_options.data.archive import replacing
 from pyro_options.errors import check
+from pyro_options.storage import replacing
 
 from . import content
 from .page import render
@@ -58,7 +58,7 @@ def write_report(
     max_frame_width: int = 160,
     max_state_values: int = 16,
 ) -> None:
-    """Writes a self-contained HTML report of skills; :meth:`Skills.report` calls it.
+    """Writes a self-contained HTML report of skills; :meth:`~pyro_options.skills.Skills.report` calls it.
 
     :param path: the file to write; an old one is replaced at once or not at all
     :param trajectories: to cut into options: every one counts in figures and cards, the first are shown step by step
@@ -77,7 +77,8 @@ def write_report(
     for name, value in vars(limits).items():
         check(value >= 1, f"a cap on {name} >= 1", value)
     segmentation = None if trajectories is None else skills.segment(trajectories)
-    actions, shown, names = None, [], []
+    actions, shown = None, []
+    names: list[str] = []
     if trajectories is not None and segmentation is not None:
         size = trajectories.stored.shape[-1]
         check(state_names is None or len(state_names) == size, f"{size} names of states", state_names)

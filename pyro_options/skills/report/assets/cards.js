@@ -1,115 +1,120 @@
 // Option cards and the filter.
 
-function actionBars(card) {
+const titled = (title, ...content) => el("div", {}, el("h4", {}, title), ...content);
+
+function actionPart(card) {
   if (!data.discrete) {
-    const rows = card.actions.map((mean, a) => el("tr", {}, el("th", { scope: "row" }, data.actionNames[a]), el("td", {}, number(mean))));
-    return el("div", {}, el("h4", {}, "Mean action"), el("table", { class: "values" }, el("tbody", {}, ...rows)));
+    const rows = card.actions.map((mean, a) => tableRow(data.actionNames[a], el("td", {}, number(mean))));
+    return titled("Mean action", el("table", { class: "values" }, el("tbody", {}, ...rows)));
   }
-  const order = card.actions.map((share, a) => [share, a]).sort((one, other) => other[0] - one[0]).slice(0, 4);
-  const rows = order.filter(([share]) => share >= 0.005).map(([share, a]) => el("li", {},
+  const order = card.actions.map((share, a) => [share, a]).sort((one, other) => other[0] - one[0]);
+  const rows = order.slice(0, 4).filter(([share]) => share >= 0.005).map(([share, a]) => el("li", {},
     el("span", { class: "name" }, data.actionNames[a]),
     el("span", { class: "bar", "aria-hidden": "true" }, el("span", { style: { width: `${100 * share}%` } })),
     el("span", { class: "share" }, percent(share))));
-  return el("div", {}, el("h4", {}, "Actions"), el("ul", { class: "bars" }, ...rows));
+  return titled("Actions", el("ul", { class: "bars" }, ...rows));
 }
 
-function histogram(parts, description) {
-  const [width, height] = [240, parts.length * 30];
-  const bars = parts.flatMap(({ shares, down, faint }) => {
-    const most = Math.max(...shares);
-    return shares.map((share, i) => {
-      const size = (28 * share) / most;
-      const y = down ? 31 : 29 - size;
-      return svg("rect", { x: (i * width) / shares.length + 0.5, y, width: width / shares.length - 1, height: size, class: faint ? "faint" : "solid" });
-    });
+function bars(shares, width, upwards) {
+  const [step, most] = [width / shares.length, Math.max(...shares)];
+  return shares.map((share, i) => {
+    const height = (28 * share) / most;
+    const y = upwards ? 29 - height : 31;
+    return svg("rect", { x: i * step + 0.5, y, width: step - 1, height, class: upwards ? "solid" : "faint" });
   });
-  return svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": description, class: "histogram" },
-    ...bars, svg("line", { x1: 0, x2: width, y1: 30, y2: 30, class: "axis" }));
 }
 
-const span = ({ low, width, shares }) => [low, low + width * shares.length - 1];
-const scale = (low, high) => el("div", { class: "scale", "aria-hidden": "true" }, el("span", {}, String(low)), el("span", {}, String(high)));
+// Bars above a line and, if there are `below`, under it, with the ends of the axis.
+function histogram(description, above, below = null) {
+  const width = 240;
+  const look = { viewBox: `0 0 ${width} ${below ? 60 : 30}`, role: "img", "aria-label": description, class: "histogram" };
+  const axis = svg("line", { x1: 0, x2: width, y1: 30, y2: 30, class: "axis" });
+  const down = below ? bars(below.shares, width, false) : [];
+  const [low, high] = [above.low, above.low + above.width * above.shares.length - 1];
+  const scale = el("div", { class: "scale", "aria-hidden": "true" }, el("span", {}, low), el("span", {}, high));
+  return [svg("svg", look, ...bars(above.shares, width, true), ...down, axis), scale];
+}
 
 function lengthPart(card) {
   if (!card.lengths) return el("p", {}, `A segment lasts ${number(card.meanLength)} steps on average.`);
-  const [low, median, high] = card.lengthQuartiles.map(number);
+  const [low, median, high] = card.lengthQuartiles.map(Math.round);
   const text = low === high ? `Lasts ${median} steps` : `Lasts ${median} steps (half of all ${low} to ${high})`;
-  return el("div", {}, el("h4", {}, text), histogram([{ shares: card.lengths.shares }], `Histogram of lengths. ${text}`), scale(...span(card.lengths)));
+  return titled(text, ...histogram(`Histogram of lengths. ${text}`, card.lengths));
 }
 
 function placePart(card) {
   if (!card.starts) return null;
-  const parts = [{ shares: card.starts.shares }, { shares: card.stops.shares, down: true, faint: true }];
-  const [first, last] = span(card.starts);
-  return el("div", {}, el("h4", {}, "Starts ↑ and stops ↓, by step of the episode"),
-    histogram(parts, `Histogram of the steps at which it starts (above) and stops (below), from ${first} to ${last}`), scale(first, last));
+  const description = "Histogram of the steps at which it starts, above, and stops, below";
+  return titled("Starts ↑ and stops ↓, by step of the episode", ...histogram(description, card.starts, card.stops));
 }
 
 function followerPart(card) {
   if (!card.followers) return null;
   const items = card.followers.map(([option, share]) =>
     el("li", {}, option === null ? el("span", { class: "badge end" }, "end") : badge(option), ` ${percent(share)}`));
-  return el("div", {}, el("h4", {}, "Then comes"), el("ul", { class: "followers" }, ...items));
+  return titled("Then comes", el("ul", { class: "followers" }, ...items));
+}
+
+function example([episode, first, last]) {
+  const { images, frames } = data.trajectories[episode];
+  const times = [...new Set([first, Math.floor((first + last) / 2), last])];
+  const pictures = images ? times.map((time) => el("img", { src: images[frames[time]], alt: "", loading: "lazy" })) : [];
+  const where = first === last ? `step ${first}` : `steps ${first} to ${last}`;
+  const look = { class: "example", onclick: () => views[episode].reveal(first) };
+  const text = el("span", {}, `trajectory ${episode}, ${where}`);
+  return button(`Go to trajectory ${episode}, ${where}`, look, ...pictures, text);
 }
 
 function examplePart(card) {
   if (!card.examples || !card.examples.length) return null;
-  const items = card.examples.map(([episode, first, last]) => {
-    const { images, frames } = data.trajectories[episode];
-    const times = [...new Set([first, Math.floor((first + last) / 2), last])];
-    const pictures = images ? times.map((time) => el("img", { src: images[frames[time]], alt: "", loading: "lazy" })) : [];
-    const where = first === last ? `step ${first}` : `steps ${first} to ${last}`;
-    const label = `Go to trajectory ${episode}, ${where}`;
-    return el("button", { class: "example", type: "button", "aria-label": label, onclick: () => views[episode].reveal(first) },
-      ...pictures, el("span", {}, `trajectory ${episode}, ${where}`));
-  });
-  return el("div", {}, el("h4", {}, "For example"), el("div", { class: "examples" }, ...items));
+  return titled("For example", el("div", { class: "examples" }, ...card.examples.map(example)));
 }
 
 function optionCard(card) {
   const { name, weight } = data.options[card.option];
-  const facts = [`${percent(card.usage)} of steps`, card.segments ? plural(card.segments, "segment") : null, `weight ${weight.toFixed(3)}`];
+  const segments = card.segments ? [plural(card.segments, "segment")] : [];
+  const facts = [`${percent(card.usage)} of steps`, ...segments, `weight ${weight.toFixed(3)}`];
   const node = el("article", { class: "card", style: colors(card.option), "aria-label": name },
     el("header", {}, badge(card.option), el("h3", {}, name)),
-    el("p", { class: "facts" }, facts.filter(Boolean).join(" · ")),
-    actionBars(card), lengthPart(card), placePart(card), followerPart(card), examplePart(card));
+    el("p", { class: "facts" }, facts.join(" · ")),
+    ...[actionPart, lengthPart, placePart, followerPart, examplePart].map((part) => part(card)));
   cards.set(card.option, node);
   return node;
 }
 
 function options() {
+  const section = document.getElementById("options");
+  section.append(el("div", { class: "cards" }, ...data.cards.map(optionCard)));
   const idle = data.options.length - data.cards.length;
-  const note = idle && data.cards.length ? el("p", { class: "note" }, `${idle} of ${plural(data.options.length, "option")} never on here.`) : null;
-  const nodes = data.cards.map(optionCard);
-  const empty = nodes.length ? null : el("p", { class: "note" }, "Nothing is known about what the options do: pass trajectories to the report.");
-  document.getElementById("options").append(el("div", { class: "cards" }, ...nodes), ...[note, empty].filter(Boolean));
+  let note = idle ? `${idle} of ${plural(data.options.length, "option")} never on here.` : "";
+  if (!data.cards.length) note = "Nothing is known about what the options do: pass trajectories to the report.";
+  section.append(el("p", { class: "note" }, note));
 }
 
 const status = el("p", { class: "status", role: "status" });
-const everything = el("button", { type: "button", class: "chip", "aria-pressed": "true", onclick: () => choose(null) }, "all");
+const shown = { class: "chip", "aria-pressed": "true", onclick: () => choose(null) };
+const everything = button("Show all options", shown, "all");
 
 function choose(option) {
   if (option === null) filter.clear();
   else if (!filter.delete(option)) filter.add(option);
-  everything.setAttribute("aria-pressed", String(filter.size === 0));
-  for (const [k, chip] of chips) chip.setAttribute("aria-pressed", String(filter.has(k)));
-  for (const [k, card] of cards) card.classList.toggle("dim", filter.size > 0 && !filter.has(k));
+  everything.setAttribute("aria-pressed", filter.size === 0);
+  for (const [k, chip] of chips) chip.setAttribute("aria-pressed", filter.has(k));
+  for (const [k, card] of cards) card.hidden = filter.size > 0 && !filter.has(k);
   const left = views.filter((view) => view.applyFilter()).length;
-  status.textContent = filter.size ? `${left} of ${plural(views.length, "trajectory").replace(/trajectorys$/, "trajectories")}` : "";
+  status.textContent = filter.size ? `${left} of ${plural(views.length, "trajectory", "trajectories")}` : "";
 }
 
 function filterBar() {
   const bar = document.getElementById("filter");
-  bar.append(el("span", { id: "filter-label" }, "Options"), everything);
+  bar.hidden = !data.trajectories.length;
+  bar.append(el("span", { class: "title" }, "Options"), everything);
   for (const option of data.cards.map((card) => card.option).sort((one, other) => one - other)) {
-    const label = `Show only ${data.options[option].name}`;
-    const chip = el("button", { type: "button", class: "chip", "aria-pressed": "false", "aria-label": label, title: label,
-      style: colors(option), onclick: () => choose(option) }, String(option));
-    chips.set(option, chip);
-    bar.append(chip);
+    const look = { class: "chip", "aria-pressed": "false", style: colors(option), onclick: () => choose(option) };
+    chips.set(option, button(`Show only ${data.options[option].name}`, look, option));
+    bar.append(chips.get(option));
   }
   bar.append(status);
-  bar.hidden = !data.trajectories.length;
 }
 
 function highlight(option) {

@@ -1,0 +1,216 @@
+"""Break one critical line at a time and see whether the tests notice.
+
+Run it with::
+
+    python benchmarks/mutations.py
+
+The tree is copied, each line changed in turn, and only the tests that should notice are run; first without any
+change, so that a red test means what it says. Mutations that are in the results already are not repeated. It writes
+``benchmarks/results/mutations.json`` and fails if a change goes unnoticed.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One line, what becomes of it, and who should notice."""
+
+    what: str
+    file: str
+    line: str
+    mutated: str
+    tests: tuple[str, ...]
+
+
+MUTATIONS = (
+    Mutation(
+        "a sign: an option stays with the probability of stopping",
+        "pyro_options/distributions/option_path.py",
+        "log_stay = torch.logsumexp(log_h[..., :-1, :] + logsigmoid(-logits), -1)",
+        "log_stay = torch.logsumexp(log_h[..., :-1, :] + logsigmoid(logits), -1)",
+        ("test_option_path.py",),
+    ),
+    Mutation(
+        "off by one in time: who stops is asked at the step before",
+        "pyro_options/distributions/messages.py",
+        "log_switch = torch.logsumexp(log_stop[t] + alpha, -1)",
+        "log_switch = torch.logsumexp(log_stop[t - 1] + alpha, -1)",
+        ("test_log_marginal.py", "test_option_path.py"),
+    ),
+    Mutation(
+        "off by one in time, in the compiled kernel",
+        "pyro_options/distributions/marginal_kernel.py",
+        "mass += stop[t, k] * alpha[t - 1, k]",
+        "mass += stop[t - 1, k] * alpha[t - 1, k]",
+        ("test_log_marginal.py", "test_option_path.py"),
+    ),
+    Mutation(
+        "a missing mask: padded steps count",
+        "pyro_options/distributions/log_marginal.py",
+        "return torch.where(mask, logits, torch.full_like(logits, NEVER)), torch.where(mask, emission, 0)",
+        "return logits, emission",
+        ("test_log_marginal.py", "test_option_path.py"),
+    ),
+    Mutation(
+        "η instead of log η",
+        "models/high_level.py",
+        'return log_stick_breaking(pyro.sample("sticks", prior), self.remainder)',
+        'return log_stick_breaking(pyro.sample("sticks", prior), self.remainder).exp()',
+        ("test_option_hmm.py",),
+    ),
+    Mutation(
+        "each stick breaks what is left after itself",
+        "pyro_options/distributions/sticks.py",
+        "return logsigmoid(logits) + log_before[..., :-1]",
+        "return logsigmoid(logits) + log_left",
+        ("test_sticks.py",),
+    ),
+    Mutation(
+        "the Jacobian of the logit is left out of a density",
+        "pyro_options/distributions/sticks.py",
+        "a * logsigmoid(value) + (b - 1) * log_1mva + logsigmoid(-value)",
+        "a * logsigmoid(value) + (b - 1) * log_1mva",
+        ("test_sticks.py",),
+    ),
+    Mutation(
+        "Adam's moments are lost when K grows",
+        "pyro_options/growth/resize.py",
+        "state[name] = torch.cat([value.index_select(axis, keep), fill], axis)",
+        "state[name] = torch.cat([0 * value.index_select(axis, keep), fill], axis)",
+        ("test_networks.py::test_moments_move_with_their_components",),
+    ),
+    Mutation(
+        "a birth is kept when it does harm",
+        "pyro_options/growth/verdict.py",
+        "mean, error = _mean_and_error(after - before)\n        return Verdict(mean > max",
+        "mean, error = _mean_and_error(before - after)\n        return Verdict(mean > max",
+        ("test_growth.py::test_evidence_keeps_a_needed_option_and_refuses_a_useless_one",),
+    ),
+    Mutation(
+        "a minibatch is not scaled to its population",
+        "pyro_options/data/trajectories.py",
+        "yield self[index].to(device).unpack()._replace(population=len(self))",
+        "yield self[index].to(device).unpack()",
+        ("test_trajectories.py",),
+    ),
+    Mutation(
+        "the first reward inside a skill is discounted",
+        "pyro_options/envs/skill_wrapper.py",
+        "total, discount, duration, state = 0.0, 1.0, 0, self._seen()",
+        "total, discount, duration, state = 0.0, self.gamma, 0, self._seen()",
+        ("test_skill_wrapper.py::test_a_skill_is_one_step_with_discounted_rewards",),
+    ),
+    Mutation(
+        "a long step is discounted like a short one",
+        "pyro_options/rl/rollout.py",
+        "exact = self.gamma**self.durations",
+        "exact = self.gamma ** np.ones_like(self.durations)",
+        ("test_rl.py::test_advantages_equal_brute_force",),
+    ),
+    Mutation(
+        "a resumed training forgets the order of the data",
+        "pyro_options/infer/checkpoint.py",
+        '    trainer.order = parts(tensors, "data")["order"]\n',
+        "",
+        (
+            "test_checkpoint.py::test_never_more_is_lost_than_one_interval",
+            "test_checkpoint.py::test_ctrl_c_saves_and_says_how_to_go_on",
+        ),
+    ),
+    Mutation(
+        "a checksum that nobody compares",
+        "pyro_options/storage.py",
+        'intact = header.get("checksum") == checksum(text, tensors)',
+        'intact = header.get("checksum") is not None',
+        ("test_fuzz.py::test_a_damaged_file_is_read_as_it_was_or_refused",),
+    ),
+    Mutation(
+        "a bad gradient is followed",
+        "pyro_options/infer/train.py",
+        "if not math.isfinite(loss + float(norm)):",
+        "if not math.isfinite(loss):",
+        ("test_health.py::test_a_bad_gradient_of_a_finite_loss_stops_the_run_before_it_does_harm",),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Args:
+    """Mutate and test."""
+
+    only: tuple[int, ...] = ()
+    """numbers of the mutations to try; by default all"""
+    out: Path = ROOT / "benchmarks/results/mutations.json"
+
+
+def copy_tree(target: Path) -> None:
+    """The package with models and guides where an installation has them, and the tests."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "pyro_options", target / "pyro_options", ignore=ignored)
+    for name in ("models", "guides"):
+        shutil.copytree(ROOT / name, target / "pyro_options" / name, ignore=ignored)
+    shutil.copytree(ROOT / "tests", target / "tests", ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", target)
+
+
+def place(target: Path, file: str) -> Path:
+    """Where a file of the tree is in the copy."""
+    return target / file if file.startswith("pyro_options") else target / "pyro_options" / file
+
+
+def run_tests(target: Path, tests: tuple[str, ...]) -> tuple[bool, str]:
+    """Whether they pass, and the first that does not."""
+    paths = [str(target / "tests" / name) for name in tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow and not benchmark", *paths]
+    environment = os.environ | {"PYTHONPATH": str(target)}
+    done = subprocess.run(command, cwd=target, env=environment, capture_output=True, text=True)
+    failed = re.search(r"^(?:FAILED|ERROR) \S*?([^/\s]+::\S+)", done.stdout, re.MULTILINE)
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stdout[-2000:] + done.stderr[-2000:])
+    return done.returncode == 0, "" if failed is None else failed.group(1)
+
+
+def main(args: Args) -> dict:
+    results = json.loads(args.out.read_text()) if args.out.exists() else {}
+    chosen = [m for i, m in enumerate(MUTATIONS) if not args.only or i in args.only]
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder)
+        copy_tree(target)
+        sound: dict[tuple[str, ...], bool] = {}
+        for mutation in chosen:
+            if mutation.what in results:
+                continue
+            path = place(target, mutation.file)
+            text = path.read_text()
+            if text.count(mutation.line) != 1:
+                raise RuntimeError(f"Expected the line of {mutation.what!r} once in {mutation.file}. Update it.")
+            if mutation.tests not in sound:
+                sound[mutation.tests] = run_tests(target, mutation.tests)[0]
+            path.write_text(text.replace(mutation.line, mutation.mutated))
+            passed, first = run_tests(target, mutation.tests)
+            path.write_text(text)
+            found = {"sound_without": sound[mutation.tests], "caught": not passed, "by": first}
+            results[mutation.what] = {"file": mutation.file, "tests": list(mutation.tests)} | found
+            args.out.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+            print(f"{'caught' if not passed else 'MISSED'}  {mutation.what}: {first}", flush=True)
+    caught = sum(one["caught"] and one["sound_without"] for one in results.values())
+    print(f"{caught} of {len(results)} caught")
+    return results
+
+
+if __name__ == "__main__":
+    found = main(tyro.cli(Args))
+    sys.exit(not all(one["caught"] and one["sound_without"] for one in found.values()))

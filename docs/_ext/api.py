@@ -1,0 +1,98 @@
+"""The API reference: a page for every package and every module that users import from.
+
+A name is public if ``__all__`` of a package lists it, or if a public module defines it without an underscore.
+"""
+
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+from types import ModuleType
+
+from pages import heading, write_pages
+from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
+
+import pyro_options
+
+#: modules at the top that are not meant to be imported from outside
+INTERNAL = {"compiled", "optional", "palette", "storage", "threads"}
+#: modules inside packages that are public, though their package does not list what is in them
+EXTRA = {"pyro_options.distributions.state_path", "pyro_options.growth.conjugate", "pyro_options.infer.mixtures"}
+#: in the order in which a reader wants them; others follow
+FIRST = ("discovery", "skills", "data", "models", "guides", "methods", "infer", "growth", "handlers", "distributions")
+
+
+def public_modules() -> list[str]:
+    """Names of all modules that the reference documents, a package before what is in it."""
+    top = [found.name for found in pkgutil.iter_modules(pyro_options.__path__) if found.name not in INTERNAL]
+    top += {"models", "guides"} - set(top)  # folders at the root, which only an installed package maps
+    ranks = {name: rank for rank, name in enumerate(FIRST)}
+    names = []
+    for name in sorted(top, key=lambda name: (ranks.get(name, len(ranks)), name)):
+        names.append(f"pyro_options.{name}")
+        module = importlib.import_module(names[-1])
+        inside = pkgutil.walk_packages(getattr(module, "__path__", []), f"{names[-1]}.")
+        names += sorted(found.name for found in inside if found.ispkg or found.name in EXTRA)
+    return names
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """What ``__all__`` lists, or what a module defines without an underscore."""
+    defined = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+    names = getattr(module, "__all__", [name for name in defined if not name.startswith("_")])
+    return [name for name in names if not inspect.ismodule(getattr(module, name))]
+
+
+def _comments() -> dict[str, list[str]]:
+    """The ``#:`` comments of module-level data, by the name of the data."""
+    found: dict[str, list[str]] = {}
+    for module in pkgutil.walk_packages(pyro_options.__path__, "pyro_options."):
+        for (owner, name), lines in ModuleAnalyzer.for_module(module.name).find_attr_docs().items():
+            if not owner:
+                found[name] = lines
+    return found
+
+
+def _constants(module: ModuleType) -> list[str]:
+    """Entries for data that a package passes on: Sphinx reads their comments only where they are defined."""
+    own = {name for _, name in ModuleAnalyzer.for_module(module.__name__).find_attr_docs()}
+    lines: list[str] = []
+    for name in public_names(module):
+        value = getattr(module, name)
+        if name not in own and not inspect.isclass(value) and not inspect.isroutine(value):
+            lines += [f".. py:data:: {name}", "", *(f"   {line}" for line in _comments()[name]), ""]
+    return lines
+
+
+def _section(name: str, mark: str) -> list[str]:
+    module = importlib.import_module(name)
+    for member in getattr(module, "__all__", []):  # autodoc sees only what is there: some are imported when first used
+        setattr(module, member, getattr(module, member))
+    options = ["   :imported-members:"] if hasattr(module, "__all__") else []
+    constants = _constants(module)
+    if constants:
+        constants = [f".. py:currentmodule:: {name}", "", *constants]
+    return [*heading(name, mark), f".. automodule:: {name}", *options, "", *constants]
+
+
+def pages() -> dict[str, str]:
+    """The pages by name, with an index."""
+    sections: dict[str, list[str]] = {}
+    index = [*heading("API reference"), (__doc__ or "").partition("\n")[2].strip(), ""]
+    index += ["``pyro_options.discover`` and ``pyro_options.Skills`` are short for"]
+    index += [":func:`pyro_options.discovery.discover` and :class:`pyro_options.skills.Skills`.", ""]
+    index += [".. list-table::", "   :widths: 35 65", ""]
+    for name in public_modules():
+        page = name.split(".")[1]
+        if page not in sections:
+            first = (importlib.import_module(name).__doc__ or "").partition("\n")[0]
+            index += [f"   * - :doc:`{name} <{page}>`", f"     - {first}"]
+        sections.setdefault(page, []).extend(_section(name, "=" if name.count(".") == 1 else "-"))
+    index += ["", ".. toctree::", "   :hidden:", "", *(f"   {page}" for page in sections), ""]
+    return {page: "\n".join(lines) for page, lines in sections.items()} | {"index": "\n".join(index)}
+
+
+def setup(app: Sphinx) -> dict:
+    app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir) / "api", pages()))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
