@@ -242,7 +242,7 @@ def figure(title: str, rows: list[dict], path: Path, name: Callable[[dict], str]
             point_ranges(ax, values, xlabel, colors, labels=ax is axes[0])
             if key in ("accuracy", "boundary_f1"):
                 ax.set_xlim(-0.03, 1.03)
-        seeds = len({row["seed"] for row in rows})
+        seeds = span([len(mine) for mine in arms_.values()])
         fig.suptitle(f"{title} (seeds: {seeds}, interquartile means with 95 % intervals)")
         fig.savefig(path)
         plotting.plt.close(fig)
