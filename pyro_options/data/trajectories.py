@@ -21,8 +21,17 @@ _FIELDS = ("actions", "lengths", "num_actions", "population", "packed")
 _HEADER = ("format", "packed", "acts", "num_actions")
 
 
+def _tensor(values: ArrayLike, name: str) -> Tensor:
+    """One array of numbers, or an error that says what to do with several of different lengths."""
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        fix = "Pad episodes to the same length and give lengths, or use Trajectories.from_episodes."
+        raise ValueError(f"Expected {name} in one array of numbers but got {error}. {fix}") from error
+
+
 def _integers(values: ArrayLike, name: str) -> Tensor:
-    tensor = torch.as_tensor(values)
+    tensor = _tensor(values, name)
     check(not tensor.is_floating_point(), f"integer {name}", tensor.dtype)
     return tensor.long()
 
@@ -61,11 +70,11 @@ class Trajectories:
         packed: bool = False,
         validate: bool = True,
     ):
-        stored = torch.as_tensor(states)
+        stored = _tensor(states, "states")
         validate_layout(stored, packed)
         N, T, _ = stored.shape
         used = torch.full((N,), T, device=stored.device) if lengths is None else _integers(lengths, "lengths")
-        done = None if actions is None else torch.as_tensor(actions)
+        done = None if actions is None else _tensor(actions, "actions")
         if done is not None and not done.is_floating_point():
             done = _integers(done, "actions")
         self._fill(stored=stored, actions=done, lengths=used, num_actions=num_actions, packed=packed)
