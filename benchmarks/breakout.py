@@ -43,7 +43,7 @@ class Args:
     held_out: float = 0.2
     epochs: int | None = None
     seed: int = 0
-    initial_options: int = 8
+    initial_options: int = 1
     rule: str = "trial"
     birth: str = ""
     check_every: int = 0

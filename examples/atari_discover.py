@@ -56,7 +56,7 @@ class Args:
     """posterior over paths"""
     num_options: int | None = None
     """fix K instead of growing it"""
-    initial_options: int = 8
+    initial_options: int = 1
     max_options: int = 32
     rule: str = "trial"
     """when to grow: trial judges options after they have trained, evidence at birth; usage is the paper's"""

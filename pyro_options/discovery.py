@@ -17,9 +17,6 @@ logger = logging.getLogger(__name__)
 #: what discovery changes of :class:`~pyro_options.methods.MethodConfig`, whose defaults are those of the message task
 METHOD_DEFAULTS: dict[str, Any] = {"hidden": (), "skip_constant": True, "rule": "trial"}
 
-#: options that growth starts with: while all are weak they divide the data more evenly than copies of a strong one do
-INITIAL_OPTIONS = 8
-
 #: growth checks in a training, with a rule that lets new options train before they are judged
 CHECKS = 12
 
@@ -37,7 +34,7 @@ class Budget:
     batch_steps: int = 4800  # steps in a batch, at least one episode
     min_batches: int = 8  # in an epoch
     updates: int = 4000  # to aim at
-    max_epochs: int = 250
+    max_epochs: int = 100
     output_step: float = 0.4
     deep_learning_rate: float = 5e-3  # where hidden layers see the states
 
@@ -60,8 +57,7 @@ def varying_size(data: Trajectories, num_episodes: int = 100) -> float:
 def method_config(method: str, **config) -> MethodConfig:
     """The method called ``method``, with one linear layer per option unless ``config`` says otherwise."""
     choice(method, "method", METHODS)
-    start = {"initial_options": min(INITIAL_OPTIONS, config.get("max_options", INITIAL_OPTIONS))}
-    return MethodConfig(**METHOD_DEFAULTS | start | config | METHODS[method])
+    return MethodConfig(**METHOD_DEFAULTS | config | METHODS[method])
 
 
 def skills_of(trained: Method, data: Trajectories, action_names=None, metadata=None) -> Skills:
@@ -105,7 +101,7 @@ def discover(
     :param method: a key of :data:`pyro_options.methods.METHODS`; the default sums paths out exactly and grows K
     :param held_out: share of the episodes to keep for evaluation only
     :param validation: share of the others to judge growth by, with a rule that needs it (``trial``)
-    :param epochs: passes over the demonstrations; by default about 4000 updates, at most 250 passes
+    :param epochs: passes over the demonstrations; by default about 4000 updates, at most 100 passes
     :param batch_size: episodes per update; by default about 4800 steps of them, and at least 8 updates a pass
     :param learning_rate: of the networks; by default by the size of the states, see :class:`Budget`
     :param seed: of everything; the same seed gives the same skills

@@ -54,11 +54,7 @@ BIRTHS: dict[str, Callable[[float, int], Birth]] = {
 }
 
 #: how an option goes
-REMOVALS: dict[str, Callable[[], Removal]] = {
-    "prune": Prune,
-    "patient-prune": lambda: Prune(patient=True),
-    "merge": Merge,
-}
+REMOVALS: dict[str, Callable[[], Removal]] = {"prune": Prune, "merge": Merge}
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ GROWTH_DEFAULTS = {
     "usage": GrowthDefaults("split", (), 80, 1),
     "posterior-usage": GrowthDefaults("split", (), 80, 1),
     "evidence": GrowthDefaults("data", ("prune",), 40, 8),
-    "trial": GrowthDefaults("halve", ("patient-prune",), 350, 2, settle=3),
+    "trial": GrowthDefaults("halve", ("prune",), 350, 2, settle=3),
 }
 
 

@@ -23,7 +23,7 @@ TINY = {
     "toy_message.py": ["--epochs", "2", "--num-messages", "2", "--num-episodes", "20", "--check-every", "1"],
     "atari_discover.py": [
         *("--epochs", "2", "--num-episodes", "4", "--max-steps", "40", "--held-out", "0.5", "--check-every", "1"),
-        *("--gif-steps", "10", "--no-progress", "--device", "cpu", "--initial-options", "1"),
+        *("--gif-steps", "10", "--no-progress", "--device", "cpu"),
     ],
     "option_length.py": [
         *("--epochs", "1", "--num-episodes", "4", "--costs", "0", "3", "--num-options", "2", "--no-progress"),

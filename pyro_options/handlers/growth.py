@@ -117,7 +117,7 @@ class GrowthMessenger(ObserveMessenger):
         :param batch_size: rows to look at together
         :param births: ``False`` only removes: what is born at the end of training would never be trained
         """
-        scene = Scene(self.modules, self.usage(), log_weights, model, data, held_out, self.site, batch_size, not births)
+        scene = Scene(self.modules, self.usage(), log_weights, model, data, held_out, self.site, batch_size)
         self.reset()
         moves = self._remove(scene, optimizer)
         removed = [move.components[0] for move in moves if move.verdict.accepted]
