@@ -31,7 +31,7 @@ from studies.tasks import TASKS, Demonstrations
 from pyro_options import Skills, discover, plotting
 from pyro_options.discovery import Budget
 from pyro_options.errors import check, choice
-from pyro_options.experiments import run_grid
+from pyro_options.experiments import read_runs, run_grid
 from pyro_options.infer import Exponential
 from pyro_options.methods import METHODS
 from pyro_options.segmentation import boundaries, boundary_scores, label_scores
@@ -61,6 +61,8 @@ class Args:
     processes: int = 2
     """runs at a time, each on one thread"""
     out: Path = Path("out/compare")
+    run: bool = True
+    """otherwise only draw and write what is there"""
     progress: bool = True
 
     def __post_init__(self) -> None:
@@ -176,7 +178,7 @@ COLUMNS = (
     ("held-out nats per step", "log_likelihood", ".4f"),
     ("below the best possible", "below_best", ".4f"),
     ("actions reproduced", "reconstruction", ".3f"),
-    ("options in use", "used_options", "g"),
+    ("options in use", "used_options", ".3g"),
     ("steps right", "accuracy", ".3f"),
     ("mutual information", "nmi", ".3f"),
     ("boundary F1", "boundary_f1", ".3f"),
@@ -194,7 +196,7 @@ def table(rows: list[dict], name: Callable[[dict], str] = label) -> str:
     for arm, mine in groups(rows, name).items():
         cells = [cell([row[key] for row in mine], form) for _, key, form in columns]
         lines.append([arm, len(mine), *cells, span([row["processor_seconds"] for row in mine], ".0f")])
-    return markdown(["", "seeds", *(title for title, _, _ in columns), "processor seconds"], lines)
+    return markdown(["method", "seeds", *(title for title, _, _ in columns), "processor seconds"], lines)
 
 
 def page(rows: list[dict]) -> str:
@@ -248,8 +250,12 @@ def figure(title: str, rows: list[dict], path: Path, name: Callable[[dict], str]
 
 def main(args: Args) -> list[dict]:
     """Runs what is missing, then writes the table and the figures."""
-    job = partial(run, file=args.data)
-    rows = run_grid(job, grid(args), args.out / "compare.json", args.processes, args.progress)
+    path, jobs = args.out / "compare.json", grid(args)
+    if args.run:
+        rows = run_grid(partial(run, file=args.data), jobs, path, args.processes, args.progress)
+    else:
+        done = {row["name"]: row for row in read_runs(path)}
+        rows = [done[name] for name in jobs if name in done]
     for task, mine in groups(rows, lambda row: row["task"]).items():
         figure(TASKS[task].title, mine, args.out / figure_name(task))
     text = page(rows)
