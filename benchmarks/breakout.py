@@ -77,6 +77,21 @@ def jobs(args: Args) -> dict[str, tuple[str, dict]]:
     return named
 
 
+def overlap(data: Trajectories, held: Trajectories) -> dict[str, float]:
+    """How much of what is held out is in the training set too: a game that starts alike goes on alike.
+
+    Where much of it is, a held-out likelihood says little about states that were never seen.
+    """
+
+    def rows(states: torch.Tensor) -> list[bytes]:
+        return [row.numpy().tobytes() for row in states]
+
+    steps, episodes = set(rows(data.stored[data.mask])), set(rows(data.stored))
+    seen = [row in steps for row in rows(held.stored[held.mask])]
+    same = [row in episodes for row in rows(held.stored)]
+    return {"states": sum(seen) / len(seen), "episodes": sum(same) / len(same)}
+
+
 def run(args: Args, data: Trajectories, held: Trajectories, method: str, config: dict) -> dict:
     """One discovery, judged on the held-out episodes."""
     skills = discover(data, method, epochs=args.epochs, seed=args.seed, progress=args.progress, device="cpu", **config)
@@ -92,6 +107,7 @@ def run(args: Args, data: Trajectories, held: Trajectories, method: str, config:
         "epochs": len(skills.metadata["history"]["elbo"]),
         "seconds": skills.metadata["seconds"],
         "growth_epochs": skills.metadata["history"]["growth_epochs"],
+        "held_out_seen_in_training": overlap(data, held),
     }
 
 

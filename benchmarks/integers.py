@@ -24,7 +24,7 @@ from torch import Tensor
 from pyro_options import Skills, discover
 from pyro_options.data import integer_sequences
 from pyro_options.data.integers import Integers
-from pyro_options.infer import Constant, Exponential, TrainConfig, Trainer, set_seed
+from pyro_options.infer import Exponential, TrainConfig, Trainer, set_seed
 from pyro_options.methods import SEGMENT_PRESETS, build
 from pyro_options.segmentation import boundaries, boundary_scores
 
@@ -37,10 +37,11 @@ class Args:
     num_episodes: int = 1200
     held_out: int = 200
     num_symbols: int = 5
-    epochs: int = 45
+    epochs: int = 60
     batch_size: int = 64
     learning_rate: float = 1e-2
-    temperature: float = 1.0
+    decay: float = 0.97  # of the temperature, each epoch, from 1
+    floor: float = 0.2  # of the temperature
     entropy_weight: float = 3.0  # keeps two integers from sharing a skill
     entropy_decay: float = 0.95  # each epoch
     out: Path = Path("benchmarks/results/integers.json")
@@ -72,7 +73,7 @@ def run_compile(args: Args, truth: Integers, cut: int, seed: int) -> dict[str, d
         epochs=args.epochs,
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,
-        temperature=Constant(args.temperature),
+        temperature=Exponential(1.0, args.decay, floor=args.floor),
         entropy_weight=Exponential(args.entropy_weight, args.entropy_decay),
         seed=seed,
         device="cpu",

@@ -97,9 +97,6 @@ class _StickWeights(Growable):
     def inherit(self, child, parent, noise):
         """A new stick breaks what is left, whoever its parent: weights are not inherited."""
 
-    def part(self, child, parent):
-        """Weights say nothing of what a component does."""
-
     def blend(self, heir, other, share):
         """The heir takes the whole mass of the other."""
         weights = self.mean_log_weights().detach().exp()

@@ -130,7 +130,8 @@ def discover(
     :param config: fields of :class:`~pyro_options.methods.MethodConfig`: ``num_options=8`` for a fixed K,
         ``hidden=(64,)`` for a network below the options, ``termination_cost=2.0`` for longer ones
     """
-    check(isinstance(trajectories, Trajectories), "Trajectories", type(trajectories).__name__)
+    fix = "Make them of your arrays with Trajectories(states, actions, lengths)."
+    check(isinstance(trajectories, Trajectories), "Trajectories", type(trajectories).__name__, fix)
     fixed = method_config(method, **config)
     data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
     settings = _train_config(data, fixed, train)

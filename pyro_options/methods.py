@@ -76,11 +76,7 @@ BIRTHS: dict[str, Callable[[float, int], Birth]] = {
 }
 
 #: how an option goes
-REMOVALS: dict[str, Callable[[], Removal]] = {
-    "prune": Prune,
-    "patient-prune": lambda: Prune(patient=True),
-    "merge": Merge,
-}
+REMOVALS: dict[str, Callable[[], Removal]] = {"prune": Prune, "merge": Merge}
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,6 @@ class GrowthDefaults:
     check_every: int  # optimizer steps between checks
     patience: int  # see GrowthMessenger
     settle: int = 1  # the same
-    warmup: int = 0  # the same
 
 
 #: a rule that refuses can try often; the paper's cannot take back what it gave
@@ -100,7 +95,7 @@ GROWTH_DEFAULTS = {
     "usage": GrowthDefaults("split", (), 80, 1),
     "posterior-usage": GrowthDefaults("split", (), 80, 1),
     "evidence": GrowthDefaults("data", ("prune",), 40, 8),
-    "trial": GrowthDefaults("halve", ("patient-prune",), 350, 2, settle=3, warmup=3),
+    "trial": GrowthDefaults("halve", ("prune",), 350, 2, settle=3),
 }
 
 
@@ -240,11 +235,8 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
     rule = RULES[config.rule](config.delta)
     birth = BIRTHS[config.birth](config.birth_learning_rate, max(8, min(128, 4800 // data.stored.shape[1])))
     removals = [REMOVALS[name]() for name in config.removals or ()]
-    defaults = GROWTH_DEFAULTS[config.rule]
-    schedule = config.check_every, config.patience, defaults.settle
-    growth = GrowthMessenger(
-        [model, guide], rule, birth, removals, *schedule, config.max_options, warmup=defaults.warmup
-    )
+    schedule = config.check_every, config.patience, GROWTH_DEFAULTS[config.rule].settle
+    growth = GrowthMessenger([model, guide], rule, birth, removals, *schedule, config.max_options)
     return Method(model, guide, growth)
 
 

@@ -97,6 +97,7 @@ def test_packed_states_stay_packed():
 @pytest.mark.parametrize(
     "call, match",
     [
+        (lambda data: discover(data.states), r"Trajectories but got Tensor\. Make them"),
         (lambda data: discover(data, "mcmc"), "method to be one of"),
         (lambda data: discover(data, held_out=1.0), "fraction"),
         (lambda data: discover(data, epochs=-1), "epochs >= 0"),

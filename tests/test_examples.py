@@ -16,7 +16,7 @@ from PIL import Image
 from skill_sets import ScriptedSkills
 
 from pyro_options import Skills
-from pyro_options.data import to_minari
+from pyro_options.data import Trajectories, to_minari
 from pyro_options.envs import atari_demonstrations, make_atari
 from pyro_options.rl import SMDPPPO
 
@@ -346,6 +346,7 @@ def test_the_comparisons_of_discovery(tmp_path):
     assert done.returncode == 0, done.stderr
     record = json.loads(out.read_text())
     assert set(record["runs"]) == {"growth, exact guide", "K = 1", "K = 2"} and len(record["verdict"]) == 2
+    assert set(record["runs"]["K = 1"]["held_out_seen_in_training"]) == {"states", "episodes"}
 
 
 def test_the_measurements_of_the_baselines(tmp_path):
@@ -361,3 +362,13 @@ def test_the_measurements_of_the_baselines(tmp_path):
     done = run("../benchmarks/integers.py", *tiny)
     assert done.returncode == 0, done.stderr
     assert "0 of 1 seeds" in done.stdout and len(json.loads(out.read_text())["runs"]) == 4
+
+
+def test_the_breakout_benchmark_counts_what_was_seen_in_training(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from breakout import overlap
+
+    states = np.arange(8, dtype=np.uint8).reshape(2, 4, 1)
+    data = Trajectories(states, np.zeros((2, 4), np.int64), packed=True)
+    held = Trajectories(np.array([states[0], states[1] + 2]), np.zeros((2, 4), np.int64), packed=True)
+    assert overlap(data, held) == {"states": 0.75, "episodes": 0.5}

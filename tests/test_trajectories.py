@@ -89,6 +89,8 @@ ACTIONS = torch.zeros(2, 3, dtype=torch.int64)
 NAN = torch.full((2, 3, 1), float("nan"))
 
 BAD = {
+    "ragged states": (dict(states=[[[1.0], [2.0]], [[1.0]]]), "numbers as states .*from_episodes"),
+    "words": (dict(actions=np.array([["left"]])), "an array of numbers as actions"),
     "flat states": (dict(states=STATES[0]), r"states of shape \(N, T, D\)"),
     "no episode": (dict(states=STATES[:0], actions=ACTIONS[:0]), "at least one episode"),
     "integer states": (dict(states=STATES.long()), "packed=True"),

@@ -1,7 +1,5 @@
 """Births that train before they are judged."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from helpers import make_episodes, scene, speakers, two_kinds
@@ -14,29 +12,12 @@ from pyro_options.infer import TrainConfig, Trainer
 from pyro_options.methods import MethodConfig, assemble
 
 
-@pytest.mark.parametrize(
-    ("spare", "posterior", "births"),
-    [
-        (1.0, [1.0], 1),
-        (1.0, [0.25] * 4, 4),
-        (0.5, [0.25] * 4, 2),
-        (0.1, [0.3, 0.3, 0.4], 1),
-        (1.0, [0.5, 0.497, 0.003], 1),  # one to spare is there already
-        (1.0, [0.995, 0.005], 0),
-    ],
-)
-def test_births_make_a_share_of_what_is_in_use(spare, posterior, births):
-    posterior = torch.tensor(posterior)
-    assert TrialRule(spare).propose(Usage(posterior.flip(0), posterior, 10)) == births
-
-
-def test_impossible_rules_are_refused():
-    with pytest.raises(ValueError, match="Expected spare > 0"):
+@pytest.mark.parametrize(("rate", "components", "births"), [(1.0, 1, 1), (1.0, 4, 4), (0.5, 4, 2), (0.1, 3, 1)])
+def test_births_are_a_share_of_what_is_there(rate, components, births):
+    even = torch.ones(components) / components
+    assert TrialRule(rate).propose(Usage(even, even, 10)) == births
+    with pytest.raises(ValueError, match="Expected rate > 0"):
         TrialRule(0.0)
-    with pytest.raises(ValueError, match="Expected in_use in"):
-        TrialRule(in_use=1.0)
-    with pytest.raises(ValueError, match="settle and warmup >= 0"):
-        GrowthMessenger(speakers(0, 1), warmup=-1)
 
 
 def test_halves_share_the_weight_and_without_noise_change_nothing():
@@ -52,49 +33,6 @@ def test_halves_share_the_weight_and_without_noise_change_nothing():
     assert_close(weights[order], weights[3:], atol=1e-3, rtol=0)
     after = scene(model, guide, episodes).likelihood(episodes)(torch.log_softmax(weights, -1))
     assert_close(after, likelihood, atol=2e-3, rtol=0)
-
-
-def test_halves_part_from_where_their_parent_was():
-    model, guide = speakers(0, 1)
-    before = scene(model, guide, two_kinds())
-    parent = int(before.usage.likelihood.argmax())
-    weight, stop = model.policy.heads.weight[parent].clone(), model.termination.heads.bias[parent].clone()
-    grow([model, guide], 1)
-    given = Newborns(before.modules, before.usage, before.log_weights, before.model, before.data, index=[2])
-    SplitBirth(noise=0.5, halve=True)(given)
-    heads = model.policy.heads.weight
-    assert not torch.equal(heads[2], heads[parent])
-    assert_close((heads[2] + heads[parent]) / 2, weight)
-    assert_close(model.termination.heads.bias[[parent, 2]].mean(0), stop)
-
-
-def test_the_first_checks_come_early_and_remove_nothing():
-    model, guide = speakers(0, 1)
-    episodes = two_kinds()
-    halve = SplitBirth(0.0, halve=True)
-    growth = GrowthMessenger([model, guide], TrialRule(), halve, [Prune()], every=8, warmup=2, max_components=6)
-    checks = {}
-    for time in range(1, 16):
-        if growth.due(time):
-            with torch.no_grad(), growth:
-                collapse(model)(episodes)
-            weights = guide.weights.mean_log_weights().detach()
-            growth.step(time=time, model=collapse(model), data=episodes, log_weights=weights)
-            checks[time] = model.num_options
-    assert checks == {2: 4, 6: 6, 14: 2}  # copies of two options; the third check sees that they bring nothing
-
-
-def test_a_patient_removal_lets_no_noise_count_while_options_are_born():
-    model, guide = speakers(0, 1)
-    young = scene(model, guide, two_kinds())
-    old = replace(young, settling=True)
-    before = torch.zeros(100)
-    after = torch.randn(100, generator=torch.Generator().manual_seed(0)) * 3
-    after += -0.2 - after.mean()  # 0.2 nats lost, 0.3 of standard error
-    verdicts = [
-        Prune(patient=patient)._verdict(at, before, after).accepted for patient in (0, 1) for at in (young, old)
-    ]
-    assert verdicts == [True, True, False, True]
 
 
 def test_what_is_left_of_a_usage_sums_to_one():

@@ -34,9 +34,8 @@ class SplitBirth:
     held up by one that won a single cluster.
 
     :param noise: how much of the random initial values to keep on top of the copy
-    :param halve: whether the two share the weight of the one and move apart by the same noise, so that neither is the
-        better one from the start; without noise the likelihood is what it was. Otherwise the old one stays as it is,
-        and the new one takes its weight from the mass that nobody has yet
+    :param halve: whether the two share the weight of the one, which without noise leaves the likelihood as it was;
+        otherwise a new component takes its weight from the mass that nobody has yet
     """
 
     noise: float = 0.5
@@ -51,8 +50,6 @@ class SplitBirth:
         for child, parent in zip(newborns.index, parents):
             for layer in growables(newborns.modules):
                 layer.inherit(child, parent, self.noise)
-                if self.halve:
-                    layer.part(child, parent)
         if self.halve:
             old = torch.log_softmax(newborns.require_data(), -1)
             family = 1 + torch.bincount(torch.tensor(parents), minlength=len(old)).to(old)

@@ -44,14 +44,12 @@ class _Judged:
     :param tolerance: nats lost by all the data together that count as none
     :param candidates: components to try at each check, the cheapest to replace first
     :param max_rows: rows to judge by at most
-    :param patient: until births have ended, let no noise count: what brings little may bring more when it has trained
     """
 
     noise: float = 1.0
     tolerance: float = 1.0
     candidates: int = 2
     max_rows: int = 1024
-    patient: bool = False
 
     def __post_init__(self) -> None:
         check(self.noise >= 0, "noise >= 0", self.noise)
@@ -65,8 +63,7 @@ class _Judged:
         return [(i, int(heir[i])) for i in cost.argsort()[: self.candidates].tolist()]
 
     def _verdict(self, scene: Scene, before: Tensor, after: Tensor) -> Verdict:
-        noise = 0.0 if self.patient and not scene.settling else self.noise
-        return Verdict.on_loss(before, after, self.tolerance / len(scene.data), noise)
+        return Verdict.on_loss(before, after, self.tolerance / len(scene.data), self.noise)
 
 
 @dataclass(frozen=True)

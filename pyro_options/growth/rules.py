@@ -99,21 +99,17 @@ class TrialRule:
     For data whose components overlap, where what a component is worth shows only after all have adapted to it. Goes
     with :class:`~pyro_options.growth.Prune` and held-out rows.
 
-    :param spare: components to have besides those in use, as a share of these, at least one
-    :param in_use: responsibility from which on a component is in use
+    :param rate: births as a share of the components there are, at least one
     """
 
-    spare: float = 1.0
-    in_use: float = 0.01
+    rate: float = 1.0
 
     def __post_init__(self) -> None:
-        check(self.spare > 0, "spare > 0", self.spare)
-        check(0 < self.in_use < 1, "in_use in (0, 1)", self.in_use)
+        check(self.rate > 0, "rate > 0", self.rate)
 
     def propose(self, usage: Usage) -> int:
-        """As many as make the spare ones up to a share of those in use."""
-        used = int((usage.posterior >= self.in_use).sum())
-        return max(0, used + max(1, round(self.spare * used)) - usage.num_components)
+        """More by a share of those there are."""
+        return max(1, round(self.rate * usage.num_components))
 
     def accept(self, newborns: Newborns) -> Verdict:
         """Keeps every birth, for a removal to undo."""

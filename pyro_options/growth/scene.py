@@ -35,7 +35,6 @@ class Scene:
     :param held_out: rows to judge moves by; by default those of ``data`` that the move has not looked at
     :param site: the observed site
     :param batch_size: rows to look at together
-    :param settling: whether nothing will be born any more
     """
 
     modules: Sequence[nn.Module]
@@ -46,7 +45,6 @@ class Scene:
     held_out: Any = None
     site: str = "actions"
     batch_size: int = 128
-    settling: bool = False
 
     def without(self, gone: Sequence[int]) -> "Scene":
         """The same after these components were removed from the modules."""

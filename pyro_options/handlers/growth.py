@@ -49,8 +49,6 @@ class GrowthMessenger(ObserveMessenger):
     :param removals: moves that take a component away, tried before a birth
     :param every: how many units of time (optimizer steps, in the training loop) lie between checks
     :param patience: checks that came to nothing double the wait for the next, up to ``patience`` times ``every``
-    :param warmup: the first so many checks come early, each after half of the wait for the next, and only let be born:
-        components that start together, while all are weak, part more easily than the copies of one that is strong
     :param settle: in a training of known length nothing is born when less than ``settle`` times ``every`` is left
     :param max_components: never grow beyond
     :param site: observed site that the components explain
@@ -67,7 +65,6 @@ class GrowthMessenger(ObserveMessenger):
         settle: int = 1,
         max_components: int = 100,
         site: str = "actions",
-        warmup: int = 0,
     ):
         super().__init__(site)
         self.modules = list(modules)
@@ -77,9 +74,8 @@ class GrowthMessenger(ObserveMessenger):
         self.rule: Rule = UsageRule() if rule is None else rule
         self.birth: Birth = RandomBirth() if birth is None else birth
         self.removals = tuple(removals)
-        check(settle >= 0 and warmup >= 0, "settle and warmup >= 0", (settle, warmup))
+        check(settle >= 0, "settle >= 0", settle)
         self.every, self.patience, self.settle, self.max_components = every, patience, settle, max_components
-        self.warmup = warmup
         self.history: list[GrowthEvent] = []
         self._idle, self._last = 1, 0  # the wait in units of `every`, and the time of the last check
 
@@ -90,12 +86,7 @@ class GrowthMessenger(ObserveMessenger):
 
     def due(self, time: int) -> bool:
         """Whether it is time for a check."""
-        return time - self._last >= (self._idle * self.every) >> self._early
-
-    @property
-    def _early(self) -> int:
-        """How many early checks are ahead."""
-        return max(0, self.warmup - len(self.history))
+        return time - self._last >= self._idle * self.every
 
     def state_dict(self) -> dict:
         """What a checkpoint must keep besides the modules, as plain numbers."""
@@ -127,9 +118,9 @@ class GrowthMessenger(ObserveMessenger):
         :param batch_size: rows to look at together
         :param births: ``False`` only removes: what is born at the end of training would never be trained
         """
-        scene = Scene(self.modules, self.usage(), log_weights, model, data, held_out, self.site, batch_size, not births)
+        scene = Scene(self.modules, self.usage(), log_weights, model, data, held_out, self.site, batch_size)
         self.reset()
-        moves = [] if self._early and births else self._remove(scene, optimizer)
+        moves = self._remove(scene, optimizer)
         removed = [move.components[0] for move in moves if move.verdict.accepted]
         last = self.history[-1].num_born if self.history else 0
         in_vain = 0 < last <= len(removed)  # nothing is left of what was born at the check before

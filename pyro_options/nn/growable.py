@@ -45,12 +45,6 @@ class Growable:
             row = tensor.data.select(axis, child)
             row.mul_(noise).add_(tensor.data.select(axis, parent))
 
-    def part(self, child: int, parent: int) -> None:
-        """Moves a component away from its copy, as far as the copy is from it, so that neither is the better one."""
-        for name, axis in self.component_axes.items():
-            data = getattr(self, name).data
-            data.select(axis, parent).mul_(2).sub_(data.select(axis, child))
-
     def blend(self, heir: int, other: int, share: float) -> None:
         """Turns a component into ``share`` of itself and the rest of another."""
         for name, axis in self.component_axes.items():
