@@ -77,7 +77,7 @@ def options_in_use(trainer: Trainer, data: Trajectories, num_draws: int = 20, ep
 
     :param episodes: of the data to draw paths for, the first
     """
-    shown = data[torch.arange(min(episodes, len(data)))].to(trainer.device)
+    shown = data[torch.arange(min(episodes, len(data)))].to(trainer.device, next(trainer.model.parameters()).dtype)
     rows = shown.rows_together()
     return component_counts(trainer.model, trainer.guide, shown, num_draws, min_share=0.01, batch_size=rows)
 
