@@ -72,12 +72,24 @@ def skills_of(trained: Method, data: Trajectories, action_names=None, metadata=N
     return found.used(0.0)
 
 
-def options_in_use(trainer: Trainer, data: Trajectories, num_draws: int = 20, episodes: int = 64) -> ComponentCounts:
+def options_in_use(
+    trainer: Trainer, data: Trajectories, num_draws: int = 20, episodes: int = 64, steps: int = 500
+) -> ComponentCounts:
     """The posterior over how many options cover one step in a hundred, by draws of weights and paths.
 
     :param episodes: of the data to draw paths for, the first
+    :param steps: of each episode, the first
     """
-    shown = data[torch.arange(min(episodes, len(data)))].to(trainer.device, next(trainer.model.parameters()).dtype)
+    shown = data[torch.arange(min(episodes, len(data)))]
+    actions = None if shown.actions is None else shown.actions[:, :steps]
+    shown = Trajectories(
+        shown.stored[:, :steps],
+        actions,
+        shown.lengths.clamp(max=steps),
+        shown.num_actions,
+        packed=shown.packed,
+        validate=False,
+    ).to(trainer.device, next(trainer.model.parameters()).dtype)
     rows = shown.rows_together()
     return component_counts(trainer.model, trainer.guide, shown, num_draws, min_share=0.01, batch_size=rows)
 
