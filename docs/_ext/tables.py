@@ -185,6 +185,10 @@ def results() -> str:
         rows.append([f"five known options, {kind} actions", _solved(mine, "passed") + " recovered", RECOVERY])
     for path, what in ((BREAKOUT, "Breakout demonstrations"), (SCRIPTED, "episodes of a scripted Breakout expert")):
         rows.append([f"{load(path)['args']['num_episodes']} {what}: held-out nats per step", _grown(path), path])
+    runs = load(MIXTURES)["runs"]
+    ours, theirs = (sum(run[who]["ari"] for run in runs) / len(runs) for who in ("ours", "sklearn"))
+    what = f"Gaussian mixtures grown from one component, {len(runs)} runs: adjusted Rand index"
+    rows.append([what, f"{ours:.2f}; scikit-learn {theirs:.2f}", MIXTURES])
     ratios = _span((skilled["frames"] / plain["frames"] for plain, skilled in _switches()), ".2f")
     rows.append(["four switches: frames that PPO needs with skills / without", ratios, SWITCHES])
     return markdown(["question", "answer", "raw runs"], [[*row[:2], f"[JSON]({row[2]})"] for row in rows])
