@@ -226,13 +226,13 @@ def quick() -> Report:
 def full() -> Report:
     report, shape = Report(judge=True), Shape()
     sizes = (128, 300, 8), (128, 1000, 8), (128, 300, 32)
-    measure_marginals(report, sizes, 10)
+    measure_marginals(report, sizes, 25)
     measure_discrete_hmm(report, [(128, 100, 8), *sizes, (128, 300, 2)], 3)
-    measure_steps(report, [shape, Shape(actions=18), Shape(varying=228)], 7)
+    measure_steps(report, [shape, Shape(actions=18), Shape(varying=228)], 15)
     measure_rest(report, shape, 5)
     measure_scaling(report, 3)
     measure_memory(report)
-    measure_naive(report, shape, 1)
+    measure_naive(report, shape, 4)
     plot(report, Path(__file__).parent / "results" / "scaling.png")
     profile(shape)
     return report

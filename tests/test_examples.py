@@ -56,6 +56,7 @@ TINY = {
         *("--episode-steps", "30", "--epochs", "1", "--checkpoint-every", "1024", "--no-progress"),
     ],
     "dp_mixture.py": ["--num-clusters", "2", "--num-rows", "60", "--patience", "1"],
+    "count_mixture.py": ["--num-documents", "40", "--num-words", "20", "--patience", "1"],
     "cued_options.py": ["--epochs", "1", "--num-episodes", "10", "--num-cues", "2"],
     "stick_breaking_autoencoder.py": ["--epochs", "1", "--num-components", "5", "--hidden", "8"],
 }
@@ -249,6 +250,14 @@ def test_dp_mixture(tmp_path):
     assert results["num_clusters"] == 2 and 1 <= results["used_components_mode"] <= results["num_components"]
     assert results["used_components_interval"][0] <= results["used_components_interval"][1]
     assert (tmp_path / "dp_mixture.png").stat().st_size > 10_000
+
+
+def test_count_mixture(tmp_path):
+    done = run("count_mixture.py", *TINY["count_mixture.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert 1 <= results["used_components_mode"] <= results["num_components"] and 2 <= results["kinds"] <= 10
+    assert (tmp_path / "count_mixture.png").stat().st_size > 10_000
 
 
 def test_cued_options(tmp_path):
