@@ -65,15 +65,15 @@ def figure(trainer: MixtureTrainer, shares: torch.Tensor, truth: int, path: Path
     order = shares.argsort(descending=True)
     columns = 5
     with plotting.style():
-        fig = plotting.plt.figure(figsize=(plotting.PAGE, 3.2), layout="constrained")
-        left, right = fig.subfigures(1, 2, width_ratios=[1.5, 1])
+        fig = plotting.plt.figure(figsize=(plotting.PAGE, 2.6), layout="constrained")
+        left, right = fig.subfigures(1, 2)
         panels = left.subplots(-(-len(order) // columns), columns, squeeze=False).flatten()
         for panel in panels:
             panel.set_axis_off()
         for panel, k in zip(panels, order):
             panel.imshow(words[k], cmap="cividis", vmin=0, vmax=0.25)
             panel.set_title(f"{100 * shares[k]:.1f} %", fontsize="small")
-        left.suptitle("Words of each kind, and its share of documents")
+        left.suptitle("Each kind: words, share")
         axis = right.subplots()
         events = trainer.growth.history
         plotting.growth_timeline(axis, trainer.history.num_components, target=truth, events=events)
