@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
-from matplotlib.ticker import LogLocator, MaxNLocator, ScalarFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
 from torch import Tensor
 
 from pyro_options.palette import PALETTE, ink, option_color
@@ -99,8 +99,8 @@ def segment_lengths(ax: Axes, options: Tensor, lengths: Tensor) -> None:
         share = 1 - np.arange(len(steps)) / len(steps)
         ax.step(steps, share, where="pre", color=option_color(int(k)), linewidth=1.5)
     ax.set(xlabel="length of a segment (steps)", ylabel="share at least so long", title="Segment lengths", xscale="log")
-    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.xaxis.set_major_formatter(ScalarFormatter())
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     ax.minorticks_off()
     ax.set_ylim(0, 1.02)
 
