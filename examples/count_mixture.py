@@ -71,7 +71,7 @@ def figure(trainer: MixtureTrainer, shares: torch.Tensor, truth: int, path: Path
         for panel in panels:
             panel.set_axis_off()
         for panel, k in zip(panels, order):
-            panel.imshow(words[k], cmap="cividis", vmin=0, vmax=0.25)
+            panel.imshow(words[k].numpy(), cmap="cividis", vmin=0, vmax=0.25)
             panel.set_title(f"{100 * shares[k]:.1f} %", fontsize="small")
         left.suptitle("Each kind: words, share")
         axis = right.subplots()
