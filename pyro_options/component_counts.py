@@ -50,9 +50,8 @@ class ComponentCounts:
 
 def _draw_components(fn: Any, value: Tensor) -> Tensor:
     """The component of every data point, drawn from its posterior under the weights of this run."""
-    if isinstance(fn, MarginalActions) and hasattr(
-        fn.path, "sample_posterior"
-    ):  # steps of an episode are not independent: draw the path whole
+    # Steps of an episode are not independent: a path that can be drawn whole is.
+    if isinstance(fn, MarginalActions) and hasattr(fn.path, "sample_posterior"):
         options = fn.path.sample_posterior(fn.component_log_prob(value))[..., 1:].argmax(-1)
         return options if fn.step_mask is None else options[fn.step_mask]
     shares, mask = fn.responsibilities(value), getattr(fn, "step_mask", None)

@@ -115,9 +115,17 @@ def test_bits_come_back(values):
 
 @given(ANY_ARRAY)
 def test_any_bits_are_packed_or_refused(values):
-    for change in (pack_bits, unpack_bits):
-        with suppress(InputError):
-            change(torch.from_numpy(values))
+    given = torch.from_numpy(values)
+    with suppress(InputError):
+        assert torch.equal(unpack_bits(pack_bits(given), torch.float64), given.double())
+    with suppress(InputError):
+        assert torch.equal(pack_bits(unpack_bits(given)), given)
+
+
+@pytest.mark.parametrize("value", [2, -1, 0.5, math.nan])
+def test_only_zeros_and_ones_are_packed(value):
+    with pytest.raises(InputError, match="zeros and ones"):
+        pack_bits(torch.tensor([value] + 7 * [1]))
 
 
 @given(st.dictionaries(st.sampled_from(["epochs", "batch_size", "learning_rate", "clip_norm", "seed"]), NUMBERS))

@@ -32,5 +32,6 @@ def pack_bits(bits: Tensor) -> Tensor:
     [5]
     """
     check(bits.shape[-1:] and bits.shape[-1] % 8 == 0, "a multiple of 8 bits", tuple(bits.shape))
+    check(bool(((bits == 0) | (bits == 1)).all()), "zeros and ones", "other numbers", "Threshold them first.")
     shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)
     return (bits.to(torch.uint8).unflatten(-1, (-1, 8)) << shifts).sum(-1, dtype=torch.uint8)
