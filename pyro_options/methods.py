@@ -134,7 +134,7 @@ class MethodConfig:
     max_duration: int | None = None  # CompILE: steps that its skills last in an environment; 15 is the paper's
     hidden: tuple[int, ...] = (16, 16)  # shared state network; () is a linear layer per option
     skip_constant: bool = False  # leave out entries of a state that never vary in the data
-    embedding: int | None = None  # units between states and LSTM; 0 for none, as in the paper; None is 16 if wide
+    embedding: int | None = None  # units between states and LSTM; 0 for none, as in the paper; None is 12 if wide
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
     coupled: bool = True  # False draws h_t independently of b_t, as the paper's encoder does
@@ -265,7 +265,7 @@ def _encoder_inputs(data: Trajectories, config: MethodConfig, inputs: VaryingInp
     """What reads the states for an encoder; ``None`` for the encoder itself."""
     width, units = data.state_dim if inputs is None else inputs.out_features, config.embedding
     if units is None:
-        units = 16 if width > WIDE else 0
+        units = 12 if width > WIDE else 0
     return StateEmbedding(data.state_dim, units, inputs) if units else inputs
 
 

@@ -10,6 +10,7 @@ from torch.distributions import constraints
 
 from pyro_options.errors import InputError
 
+from .choice import choice_log_prob
 from .logspace import safe_log
 
 
@@ -78,10 +79,7 @@ class CategoricalActions(OptionActions):
 
     def component_log_prob(self, value):
         """log π_k(a_t | s_t), ``(..., T, K)``."""
-        logits = self.logits
-        index = value.unsqueeze(-1).unsqueeze(-1).expand(value.shape + (logits.shape[-2], 1))
-        logits = logits.expand(index.shape[:-1] + logits.shape[-1:])
-        return logits.gather(-1, index).squeeze(-1) - torch.logsumexp(logits, -1)
+        return choice_log_prob(self.logits, value)
 
     def sample(self, sample_shape=torch.Size()):
         with torch.no_grad():
