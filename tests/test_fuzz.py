@@ -206,7 +206,7 @@ def test_a_header_that_nests_too_deep_is_refused(tmp_path):
     from pyro_options.storage import checksum
 
     tensors = {"x": torch.zeros(1)}
-    meta = {"format": FORMAT.name, "version": "1", "config": deep, "checksum": checksum(deep, tensors)}
+    meta = {"format": FORMAT.name, "version": str(FORMAT.version), "config": deep, "checksum": checksum(deep, tensors)}
     save_file(tensors, tmp_path / "deep", meta)
     with pytest.raises(FileError, match="RecursionError"):
         FORMAT.read(tmp_path / "deep")
