@@ -26,7 +26,7 @@ _P0, _P1, _P2 = np.float32(0.99999998), np.float32(0.133810145), np.float32(3.49
 _P3, _P4 = np.float32(2.0608857e-5), np.float32(1.33543375e-8)
 _Q1, _Q2 = np.float32(0.4671433), np.float32(2.5876932e-2)
 _Q3, _Q4 = np.float32(3.2856128e-4), np.float32(7.7764282e-7)
-_NINE, _ONE, _HALF = np.float32(9), np.float32(1), np.float32(0.5)
+_NINE, _ONE, _HALF, _ZERO = np.float32(9), np.float32(1), np.float32(0.5), np.float32(0)
 _LOG2E_32, _ROUND_32, _FLOOR_32 = np.float32(_LOG2E), np.float32(1.5 * 2.0**23), np.float32(-87)
 _LN2_HIGH_32, _LN2_LOW_32 = np.float32(0.693359375), np.float32(-2.12194440e-4)
 _C3, _C4, _C5, _C6, _C7 = (np.float32(1 / math.factorial(n)) for n in range(3, 8))
@@ -95,7 +95,8 @@ def _exp_of(x):
         r = (v - k * _LN2_HIGH_32) - k * _LN2_LOW_32
         p = (((_C7 * r + _C6) * r + _C5) * r + _C4) * r + _C3
         p = ((p * r + _HALF) * r + _ONE) * r + _ONE
-        return p * np.int32((np.float32(rounded).view(np.int32) + 127) << 23).view(np.float32)
+        p *= np.int32((np.float32(rounded).view(np.int32) + 127) << 23).view(np.float32)
+        return _ZERO if x < _FLOOR_32 else p
 
     return single if x == numba.float32 else lambda x: math.exp(x)
 

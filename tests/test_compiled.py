@@ -38,7 +38,7 @@ def test_extreme_numbers(dtype):
     each_exp(np.array([np.nan, 0, -np.inf], dtype), out)
     assert np.isnan(out[0])
     assert out[1] == 1
-    assert 0 <= out[2] < 2e-38
+    assert out[2] == 0
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 5), (4, 8), (8, 3), (11, 33)])

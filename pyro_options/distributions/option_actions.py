@@ -11,7 +11,7 @@ from torch.distributions import constraints
 from pyro_options.errors import InputError
 
 from .choice import choice_log_prob
-from .logspace import safe_log
+from .mixing import log_mix
 
 
 class OptionActions(TorchDistribution):
@@ -48,7 +48,7 @@ class OptionActions(TorchDistribution):
 
     def log_prob(self, value):
         h = self._options()
-        per_step = torch.logsumexp(safe_log(h) + self.component_log_prob(value), -1)  # (..., T)
+        per_step = log_mix(h, self.component_log_prob(value))  # (..., T)
         if self.step_mask is not None:
             per_step = torch.where(self.step_mask, per_step, torch.zeros_like(per_step))
         return per_step.sum(-1)
