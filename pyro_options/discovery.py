@@ -3,7 +3,7 @@
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,8 +11,9 @@ import torch
 
 from pyro_options.component_counts import ComponentCounts, component_counts
 from pyro_options.data import Trajectories
-from pyro_options.errors import check, choice
-from pyro_options.infer import Checkpoint, Exponential, TrainConfig, Trainer, set_seed
+from pyro_options.errors import check, check_count, choice
+from pyro_options.infer import Checkpoint, Exponential, TrainConfig, Trainer, best_start, restart_seed, set_seed
+from pyro_options.infer.checkpoint import Saver
 from pyro_options.methods import METHODS, TRAIN_DEFAULTS, Method, MethodConfig, assemble, varying_inputs
 from pyro_options.skills import Skills
 
@@ -23,6 +24,9 @@ METHOD_DEFAULTS: dict[str, Any] = {"hidden": (), "skip_constant": True, "rule": 
 
 #: growth checks in a training, with a rule that lets new options train before they are judged
 CHECKS = 12
+
+#: share of the epochs after which the best of several beginnings goes on
+BEGINNING = 0.2
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,7 @@ def discover(
     epochs: int | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
+    restarts: int = 1,
     seed: int = 0,
     device: str = "auto",
     progress: bool = True,
@@ -132,6 +137,8 @@ def discover(
     :param epochs: passes over the demonstrations; by default about 4000 updates, at most 100 passes
     :param batch_size: episodes per update; by default about 4800 steps of them, and at least 8 updates a pass
     :param learning_rate: of the networks; by default by the size of the states, see :class:`Budget`
+    :param restarts: beginnings from different initial values, of which that with the best bound after a fifth of the
+        epochs goes on: with a fixed K a single one often ends in a local optimum
     :param seed: of everything; the same seed gives the same skills
     :param device: ``cpu``, ``cuda`` or ``auto``
     :param progress: show a bar
@@ -156,10 +163,15 @@ def discover(
         if not config.get("check_every"):
             updates = settings.epochs * math.ceil(len(train_on) / settings.batch_size)
             fixed = replace(fixed, check_every=max(1, updates // CHECKS))
-    set_seed(seed)
-    found = assemble(data, fixed)
-    saved = _checkpoint(checkpoint, resume, {"method": asdict(fixed)})
-    trainer = Trainer(found.model, found.guide, train_on, settings, found.growth, judge, saved)
+
+    def begin(number: int, saved: Checkpoint | None = None) -> Trainer:
+        set_seed(restart_seed(seed, number))
+        parts = assemble(data, fixed)
+        return Trainer(parts.model, parts.guide, train_on, settings, parts.growth, judge, saved)
+
+    about = {"method": asdict(fixed)} | ({"restarts": restarts} if restarts > 1 else {})
+    trainer = _best_trainer(begin, restarts, settings.epochs, _checkpoint(checkpoint, resume, about))
+    found = Method(trainer.model, trainer.guide, trainer.growth)
     history = trainer.run()
     skills = skills_of(found, data, action_names)
     likelihood = {"train": skills.log_likelihood(data)}
@@ -168,6 +180,7 @@ def discover(
     skills.metadata |= {
         "method": {"name": method} | asdict(fixed),
         "train": asdict(settings),
+        "restarts": restarts,
         "episodes": {"train": len(data), "held_out": 0 if test is None else len(test)},
         "history": history.to_dict(),
         "growth": [] if found.growth is None else [event.to_dict() for event in found.growth.history],
@@ -178,6 +191,17 @@ def discover(
     }
     logger.info("%d options, %d in use: %s nats per step", skills.num_options, skills.used_options, likelihood)
     return skills.to("cpu")
+
+
+def _best_trainer(begin: Callable[..., Trainer], restarts: int, epochs: int, saved: Checkpoint | None) -> Trainer:
+    """What was saved if there is something, else the best of several beginnings, which are not saved themselves."""
+    check_count(restarts, "restarts")
+    trainer = begin(0, saved)
+    if restarts == 1 or trainer.num_steps or not epochs:
+        return trainer
+    trainer = best_start(begin, restarts, max(1, round(BEGINNING * epochs)))
+    trainer.saver = None if saved is None else Saver(trainer, saved)
+    return trainer
 
 
 def _checkpoint(given: str | os.PathLike | Checkpoint | None, resume: bool, about: dict) -> Checkpoint | None:
