@@ -20,7 +20,7 @@ from pyro_options.skills import Skills
 logger = logging.getLogger(__name__)
 
 #: what discovery changes of :class:`~pyro_options.methods.MethodConfig`, whose defaults are those of the message task
-METHOD_DEFAULTS: dict[str, Any] = {"hidden": (), "skip_constant": True, "rule": "trial"}
+METHOD_DEFAULTS: dict[str, Any] = {"hidden": (), "skip_constant": True}
 
 #: growth checks in a training, with a rule that lets new options train before they are judged
 CHECKS = 12
@@ -63,9 +63,10 @@ def varying_size(data: Trajectories, num_episodes: int = 100) -> float:
 
 
 def method_config(method: str, **config) -> MethodConfig:
-    """The method called ``method``, with one linear layer per option unless ``config`` says otherwise."""
+    """The method called ``method``, with one linear layer per option and its guide's rule unless ``config`` differs."""
     choice(method, "method", METHODS)
-    return MethodConfig(**METHOD_DEFAULTS | config | METHODS[method])
+    rule = TRAIN_DEFAULTS[METHODS[method]["guide"]].rule
+    return MethodConfig(**METHOD_DEFAULTS | {"rule": rule} | config | METHODS[method])
 
 
 def skills_of(trained: Method, data: Trajectories, action_names=None, metadata=None) -> Skills:
