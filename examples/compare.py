@@ -7,8 +7,8 @@ Tasks are the paper's messages, data from five known options, CompILE's sequence
     python examples/compare.py --data breakout_expert.npz                   # arrays ram, action, length
 
 A method that can grow is run once without being told K; one that cannot, and those of ``--fixed``, once for each K of
-the task, by the best of ``--restarts`` beginnings. Every run is one call of ``discover`` with its defaults, or with what
-is better for the task (``TASKS`` in ``examples/studies/tasks.py``). Finished runs are kept in ``--out``: stop it
+the task, by the best of ``--restarts`` beginnings. Every run is one call of ``discover`` with its defaults, or with
+what is better for the task (``TASKS`` in ``examples/studies/tasks.py``). Finished runs are kept in ``--out``: stop it
 whenever you like, and the same command goes on. It writes ``compare.json`` (every run, with commands and versions),
 ``compare.md`` and a figure for each task: interquartile means over seeds with 95 % bootstrap intervals.
 
