@@ -28,13 +28,13 @@ NUM_OPTIONS = 5
 SETTINGS: dict[str, dict[str, Any]] = {
     "ddo": {"num_options": NUM_OPTIONS, "restarts": 5},
     "options-exact": {"num_options": NUM_OPTIONS, "restarts": 5},
+    # Segments as the options are made, and room for those of the longest episodes.
     "compile-np": {
-        "num_segments": 7,
+        "num_segments": 10,
         "segment_length": 10.0,
         "lstm_size": 16,
         "encoder_hidden": (16, 16),
-        "batch_size": 10,
-        "epochs": 50,
+        "epochs": 40,
     },
 }
 

@@ -20,7 +20,7 @@ import tyro
 from torch import Tensor
 
 from pyro_options import Skills, discover
-from pyro_options.data import integer_sequences
+from pyro_options.data import Trajectories, integer_sequences
 from pyro_options.data.integers import Integers
 from pyro_options.experiments import run_grid
 from pyro_options.infer import Constant, TrainConfig, Trainer, best_start, restart_seed, set_seed
@@ -43,7 +43,8 @@ class Args:
     num_episodes: int = 1200
     held_out: int = 200
     epochs: int = 40
-    restarts: int = 5
+    restarts: int = 4
+    beginning: int = 16  # epochs after which the best beginning of CompILE goes on
     processes: int = 1
     out: Path = Path("benchmarks/results/integers.json")
 
@@ -64,7 +65,7 @@ def scores(truth: Integers, cut: int, options: Tensor, starts: Tensor, skills: S
     }
 
 
-def train_compile(data, epochs: int, restarts: int, seed: int) -> Method:
+def train_compile(data: Trajectories, epochs: int, restarts: int, beginning: int, seed: int) -> Method:
     """The best of several beginnings, trained to the end."""
     config = TrainConfig(
         epochs=epochs,
@@ -81,18 +82,18 @@ def train_compile(data, epochs: int, restarts: int, seed: int) -> Method:
         method = build("compile", data, num_options=NUM_SYMBOLS, **SEGMENT_PRESETS["integers"])
         return Trainer(method.model, method.guide, data, config)
 
-    trainer = best_start(begin, restarts, epochs)
+    trainer = best_start(begin, restarts, beginning)
     trainer.run()
     return Method(trainer.model, trainer.guide, None)
 
 
-def run(method: str, seed: int, num_episodes: int, held_out: int, epochs: int, restarts: int) -> dict:
+def run(method: str, seed: int, num_episodes: int, held_out: int, epochs: int, restarts: int, beginning: int) -> dict:
     """One method on one data set, both by the same seed."""
     truth = integer_sequences(num_episodes, NUM_SYMBOLS, seed=seed)
     cut = num_episodes - held_out
     train, held = truth.trajectories[:cut], truth.trajectories[cut:]
     if method == "compile":
-        trained = train_compile(train, epochs, restarts, seed)
+        trained = train_compile(train, epochs, restarts, beginning, seed)
         skills = trained.model.to_skills(trained.guide.weights.mean_log_weights())
     else:
         told = {"num_options": NUM_SYMBOLS, "restarts": restarts} if method == "options-exact" else {}
@@ -119,7 +120,7 @@ def summary(rows: list[dict]) -> list[str]:
 
 
 def main(args: Args) -> list[dict]:
-    sizes = {name: getattr(args, name) for name in ("num_episodes", "held_out", "epochs", "restarts")}
+    sizes = {name: getattr(args, name) for name in ("num_episodes", "held_out", "epochs", "restarts", "beginning")}
     pairs = product(args.seeds, args.methods)
     grid = {f"{method}, seed {seed}": {"method": method, "seed": seed} | sizes for seed, method in pairs}
     rows = run_grid(run, grid, args.out, args.processes)

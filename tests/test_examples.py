@@ -367,7 +367,20 @@ def test_the_measurements_of_the_baselines(tmp_path):
         assert "ddo - options-exact, seed 0:" in done.stdout and "of 1 seeds" in done.stdout
     assert [row["arm"] for row in json.loads(out.read_text())["runs"]] == ["ddo", "options-exact", "compile-np"]
     out = tmp_path / "integers.json"
-    tiny = ("--seeds", "0", "--num-episodes", "60", "--held-out", "20", "--epochs", "1", "--out", out)
+    tiny = (
+        "--seeds",
+        "0",
+        "--num-episodes",
+        "60",
+        "--held-out",
+        "20",
+        "--epochs",
+        "2",
+        "--beginning",
+        "1",
+        "--out",
+        out,
+    )
     done = run("../benchmarks/integers.py", *tiny)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("0 of 1 seeds") == 3
