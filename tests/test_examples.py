@@ -381,7 +381,7 @@ def test_the_measurements_of_the_baselines(tmp_path):
         "--out",
         out,
     )
-    done = run("../benchmarks/integers.py", *tiny)
+    done = run("../benchmarks/integers.py", *tiny, "--out", out)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("0 of 1 seeds") == 3
     rows = json.loads(out.read_text())["runs"]

@@ -159,9 +159,9 @@ SEGMENTS = {
 }
 
 
-def tuned(name: str, **more: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What single methods need, beside CompILE's segments."""
-    return {method: SEGMENTS[name] for method in ("compile", "compile-np")} | more
+def tuned(name: str) -> dict[str, dict[str, Any]]:
+    """What single methods need: CompILE its segments."""
+    return {method: SEGMENTS[name] for method in ("compile", "compile-np")}
 
 
 TASKS = {
