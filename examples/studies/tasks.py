@@ -166,7 +166,7 @@ def tuned(name: str) -> dict[str, dict[str, Any]]:
 
 TASKS = {
     "message-4": Task("messages, n_V = 4", message(4), Size(1000, 200), (4, 8), MESSAGE, tuned("message")),
-    "message-8": Task("messages, n_V = 8", message(8), Size(1000, 200), (8,), MESSAGE, tuned("message")),
+    "message-8": Task("messages, n_V = 8", message(8), Size(1000, 200), (8, 16), MESSAGE, tuned("message")),
     "synthetic": Task("five known options", synthetic, Size(200, 40), (5, 8), {}, tuned("synthetic")),
     "integers": Task("integer sequences", integers, Size(1000, 200), (5,), {}, tuned("integers")),
     "breakout": Task("Breakout", breakout, Size(64, 32, 300), (8,), {"epochs": 50}, tuned("breakout")),
