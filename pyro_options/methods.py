@@ -101,16 +101,17 @@ GROWTH_DEFAULTS = {
 
 @dataclass(frozen=True)
 class TrainDefaults:
-    """How long a guide takes, and the entropy regularizer that it needs; chosen by measurement on the message task."""
+    """How long a guide takes, the entropy regularizer and the rule that it needs; chosen by measurement."""
 
     entropy_weight: float = 5.0  # λ_ent
     epochs: int = 100
     max_learning_rate: float = math.inf  # that its encoder bears, where linear policies would take more
+    rule: str = "evidence"  # for discovery; where an encoder has to learn first, a trial is over too soon
 
 
 #: with the path summed out there is no encoder to keep from settling early
 TRAIN_DEFAULTS = {name: TrainDefaults() for name in GUIDES} | {
-    "exact": TrainDefaults(entropy_weight=0.0),
+    "exact": TrainDefaults(entropy_weight=0.0, rule="trial"),
     "segments": TrainDefaults(max_learning_rate=2e-2),
 }
 

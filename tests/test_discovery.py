@@ -137,6 +137,12 @@ def test_method_config_keeps_what_the_name_fixes():
     assert method_config("options-exact", hidden=(3,)).hidden == (3,)
 
 
+def test_every_guide_grows_by_the_rule_that_suits_it_unless_told_otherwise():
+    assert method_config("options-exact").rule == "trial"
+    assert {method_config(name).rule for name in ("options", "options-straight-through", "compile-np")} == {"evidence"}
+    assert method_config("options-exact", rule="usage").rule == method_config("options", rule="usage").rule == "usage"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("num_actions", [4, None], ids=["discrete", "continuous"])
 def test_known_options_are_found_without_their_number(num_actions):
