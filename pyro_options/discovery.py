@@ -19,7 +19,14 @@ from pyro_options.skills import Skills
 logger = logging.getLogger(__name__)
 
 #: what discovery changes of :class:`~pyro_options.methods.MethodConfig`, whose defaults are those of the message task
-METHOD_DEFAULTS: dict[str, Any] = {"hidden": (), "skip_constant": True, "rule": "trial"}
+METHOD_DEFAULTS: dict[str, Any] = {"hidden": (), "skip_constant": True}
+
+#: how K grows by guide. With paths summed out options can be tried. An encoder takes longer to find a use for new ones
+#: than for the old ones to be spread over them, so it gets one only where the evidence asks for it.
+GROWTH_BY_GUIDE: dict[str, dict[str, Any]] = {
+    "exact": {"rule": "trial"},
+    "segments": {"rule": "trial", "initial_options": 1},
+}
 
 #: growth checks in a training, with a rule that lets new options train before they are judged
 CHECKS = 12
@@ -61,7 +68,8 @@ def varying_size(data: Trajectories, num_episodes: int = 100) -> float:
 def method_config(method: str, **config) -> MethodConfig:
     """The method called ``method``, with one linear layer per option unless ``config`` says otherwise."""
     choice(method, "method", METHODS)
-    return MethodConfig(**METHOD_DEFAULTS | config | METHODS[method])
+    growth = GROWTH_BY_GUIDE.get(METHODS[method]["guide"], {})
+    return MethodConfig(**METHOD_DEFAULTS | growth | config | METHODS[method])
 
 
 def skills_of(trained: Method, data: Trajectories, action_names=None, metadata=None) -> Skills:
@@ -146,16 +154,15 @@ def discover(
     check(isinstance(trajectories, Trajectories), "Trajectories", type(trajectories).__name__, fix)
     fixed = method_config(method, **config)
     data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
-    settings = _train_config(data, fixed, train)
+    tries = fixed.num_options is None and fixed.rule == "trial"
+    train_on, judge = _split_for_growth(data, validation, seed) if tries else (data, None)
+    settings = _train_config(train_on, fixed, train)
     given: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     settings = replace(settings, seed=seed, device=device, progress=progress)
-    train_on, judge = data, None
-    if fixed.num_options is None and fixed.rule == "trial":
-        train_on, judge = _split_for_growth(data, validation, seed)
-        if not config.get("check_every"):
-            updates = settings.epochs * math.ceil(len(train_on) / settings.batch_size)
-            fixed = replace(fixed, check_every=max(1, updates // CHECKS))
+    if tries and not config.get("check_every"):
+        updates = settings.epochs * math.ceil(len(train_on) / settings.batch_size)
+        fixed = replace(fixed, check_every=max(1, updates // CHECKS))
     set_seed(seed)
     found = assemble(data, fixed)
     saved = _checkpoint(checkpoint, resume, {"method": asdict(fixed)})
