@@ -46,10 +46,13 @@ class Training(Protocol):
     guide: nn.Module
     config: Any
     optimizer: Optimizer
-    growth: GrowthMessenger | None
     history: Any  # a dataclass of numbers and lists of them
     num_steps: int
     settled: bool  # whether it is over
+
+    @property
+    def growth(self) -> GrowthMessenger | None:
+        """What grows it."""
 
     @property
     def data_sets(self) -> tuple[Any, ...]:
