@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from pyro.ops.provenance import get_provenance, track_provenance
 from torch.testing import assert_close
 
 from pyro_options.distributions import mixing
@@ -52,3 +53,10 @@ def test_gradients_of_what_is_broadcast():
 def test_nan_stays_nan():
     shares = torch.full((2, K), 1 / K)
     assert log_mix(shares, torch.tensor([[0.0, torch.nan, 0, 0], [0.0, 0, 0, 0]])).isnan().tolist() == [True, False]
+
+
+def test_draws_that_pyro_tracks_stay_tracked_and_let_gradients_pass():
+    path, logs = problem(torch.float64)
+    result = log_mix(track_provenance(path[..., 1:].detach(), frozenset({"path"})), logs)
+    assert get_provenance(result) == {"path"}
+    assert_close(torch.autograd.grad(result.sum(), logs), torch.autograd.grad(log_mix(path[..., 1:], logs).sum(), logs))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pyro_options.threads import compilable, kernels, share
+from pyro_options.threads import apply, compilable, kernels, share
 
 _THREAD_WORK = 1_000  # fewer rows than this are done before a second thread has started
 
@@ -40,6 +40,6 @@ def choice_log_prob(logits: Tensor, index: Tensor) -> Tensor:
     """
     logits = logits.expand(index.shape + logits.shape[-2:])
     if compilable(logits) and _kernels() is not None:
-        return CompiledChoice.apply(logits.flatten(0, -3), index.flatten()).unflatten(0, index.shape)
+        return apply(CompiledChoice, logits.flatten(0, -3), index.flatten()).unflatten(0, index.shape)
     chosen = index[..., None, None].expand(logits.shape[:-1] + (1,))
     return logits.gather(-1, chosen).squeeze(-1) - torch.logsumexp(logits, -1)

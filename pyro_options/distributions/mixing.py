@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pyro_options.threads import compilable, kernels, share
+from pyro_options.threads import apply, compilable, kernels, share
 
 from .logspace import safe_log
 
@@ -45,4 +45,4 @@ def log_mix(shares: Tensor, logs: Tensor) -> Tensor:
         return torch.logsumexp(safe_log(shares) + logs, -1)
     shares, logs = torch.broadcast_tensors(shares, logs)
     rows = shares.reshape(-1, shares.shape[-1]), logs.reshape(-1, logs.shape[-1])
-    return CompiledMixing.apply(*rows).reshape(shares.shape[:-1])
+    return apply(CompiledMixing, *rows).reshape(shares.shape[:-1])
