@@ -71,8 +71,8 @@ def test_wide_states_are_embedded_and_every_parameter_learns(skip_constant):
     states = torch.randint(2, (10, 6, 80)).float()
     data = Trajectories(states, states[..., 1].long(), num_actions=2)
     method = assemble(data, MethodConfig("relaxed", num_options=2, hidden=(), skip_constant=skip_constant))
-    assert method.guide.encoder.inputs.out_features == 16
-    assert method.guide.encoder.lstm.input_size == 16 + 2
+    assert method.guide.encoder.inputs.out_features == 12
+    assert method.guide.encoder.lstm.input_size == 12 + 2
     trainer = Trainer(method.model, method.guide, data, TrainConfig(epochs=1, progress=False, device="cpu"))
     before = {name: p.detach().clone() for name, p in method.guide.encoder.named_parameters()}
     trainer.run()
