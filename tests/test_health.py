@@ -12,6 +12,7 @@ from pyro_options import discover
 from pyro_options.data import Trajectories
 from pyro_options.errors import NumericalError, PyroOptionsError
 from pyro_options.infer import Checkpoint, TrainConfig, Trainer
+from pyro_options.infer.health import total_norm
 from pyro_options.methods import METHODS, build
 
 DATA = make_episodes(24)
@@ -254,6 +255,15 @@ def test_extreme_but_legal_input_trains(kind, method):
 def test_one_option_is_enough(method):
     skills = discover(DATA, method, num_options=1, epochs=2, batch_size=8, progress=False, device="cpu")
     assert skills.num_options == 1
+
+
+def test_the_norm_of_gradients_survives_squares_that_do_not():
+    huge = [torch.full((3,), 3e25), torch.full((2, 2), -4e30)]
+    expected = torch.cat([part.double().flatten() for part in huge]).norm()
+    torch.testing.assert_close(total_norm(huge), expected, rtol=1e-6, atol=0)
+    assert total_norm([torch.tensor([1.0, torch.inf])]).isinf()
+    assert total_norm([torch.tensor([1.0, torch.nan])]).isnan()
+    assert total_norm([torch.tensor([3.0]), torch.tensor([4.0])]) == 5
 
 
 def test_an_episode_of_a_hundred_thousand_steps_trains():

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
     from .train import Trainer
 
 logger = logging.getLogger(__name__)
+
+
+def total_norm(gradients: Sequence[Tensor]) -> Tensor:
+    """The norm of all gradients, also where the sum of their squares is too large a number."""
+    norm = torch.nn.utils.get_total_norm(gradients)
+    if not norm.isinf():
+        return norm
+    largest = torch.stack([gradient.abs().max() for gradient in gradients]).max().double()
+    if not largest.isfinite():
+        return norm
+    return largest * torch.nn.utils.get_total_norm([gradient / largest for gradient in gradients])
 
 
 def _named_parameters(trainer: "Trainer") -> list[tuple[str, torch.nn.Parameter]]:

@@ -27,7 +27,7 @@ from pyro_options.handlers import EntropyMessenger, GrowthMessenger, TemperMesse
 from pyro_options.nn import shared_product
 
 from .checkpoint import Checkpoint, Saver
-from .health import Health, diagnosis
+from .health import Health, diagnosis, total_norm
 from .interrupt import Pause, postponing_interrupts
 from .schedules import Constant, Exponential, Schedule
 
@@ -188,7 +188,7 @@ class Trainer:
                 raise
             return self.health.give_up(problem, random_before, error)
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
+        norm = total_norm(gradients)
         if not math.isfinite(loss + float(norm)):
             what = f"The loss became {loss:.4g} and the norm of its gradient {norm:.4g}"
             return self.health.give_up(diagnosis(self, what, batch, random_before), random_before)
