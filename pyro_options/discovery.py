@@ -154,16 +154,15 @@ def discover(
     check(isinstance(trajectories, Trajectories), "Trajectories", type(trajectories).__name__, fix)
     fixed = method_config(method, **config)
     data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
-    settings = _train_config(data, fixed, train)
+    tries = fixed.num_options is None and fixed.rule == "trial"
+    train_on, judge = _split_for_growth(data, validation, seed) if tries else (data, None)
+    settings = _train_config(train_on, fixed, train)
     given: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     settings = replace(settings, seed=seed, device=device, progress=progress)
-    train_on, judge = data, None
-    if fixed.num_options is None and fixed.rule == "trial":
-        train_on, judge = _split_for_growth(data, validation, seed)
-        if not config.get("check_every"):
-            updates = settings.epochs * math.ceil(len(train_on) / settings.batch_size)
-            fixed = replace(fixed, check_every=max(1, updates // CHECKS))
+    if tries and not config.get("check_every"):
+        updates = settings.epochs * math.ceil(len(train_on) / settings.batch_size)
+        fixed = replace(fixed, check_every=max(1, updates // CHECKS))
 
     def begin(number: int, saved: Checkpoint | None = None) -> Trainer:
         set_seed(restart_seed(seed, number))

@@ -1,4 +1,4 @@
-"""Compiled kernels on several threads."""
+"""Compiled kernels on several threads, and between torch and Pyro."""
 
 import importlib
 import threading
@@ -7,6 +7,7 @@ from functools import cache
 from itertools import pairwise
 
 import torch
+from pyro.ops.provenance import detach_provenance, get_provenance, track_provenance
 from torch import Tensor
 
 
@@ -37,3 +38,13 @@ def share(kernel: Callable, num_rows: int, max_threads: int, *tensors: Tensor) -
     kernel(*calls[0])
     for thread in threads:
         thread.join()
+
+
+def apply(function: type[torch.autograd.Function], *tensors: Tensor) -> Tensor:
+    """Calls ``function.apply`` on tensors some of which may be draws that Pyro tracks to know what depends on them.
+
+    Such a tensor is a wrapper, which an autograd function would take for a tensor without gradients.
+    """
+    provenance = frozenset().union(*map(get_provenance, tensors))
+    result = function.apply(*map(detach_provenance, tensors))
+    return track_provenance(result, provenance) if provenance else result
