@@ -235,9 +235,9 @@ def results() -> str:
         rows.append([f"five known options, {kind} actions", _solved(mine, "passed") + " recovered", RECOVERY])
     gaps, found = _gaps(), _found()
     close = f"{sum(abs(gap) <= 0.01 for gap in gaps)} of {len(gaps)} within 0.01 nats per held-out step"
-    rows.append(["the same, five options given: DDO against the `exact` guide", close, BASELINES])
+    rows.append(["five known options, discrete actions, K = 5 given: DDO against the `exact` guide", close, BASELINES])
     four = f"{sum(n >= 4 for n in found)} of {len(found)} find at least four"
-    rows.append(["the same: CompILE with the nonparametric prior, not told how many", four, BASELINES])
+    rows.append(["five known options, discrete actions: CompILE with the nonparametric prior", four, BASELINES])
     mine = list(_of(load(INTEGERS)["runs"], "method", "compile").values())
     least = [min(run[key] for run in mine) for key in ("boundary_accuracy", "reconstruction")]
     what = f"CompILE's integer sequences, {len(mine)} seeds: boundaries, symbols right"
