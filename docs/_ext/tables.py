@@ -89,6 +89,17 @@ def _of(runs: Sequence[dict], key: str, name: str) -> dict[int, dict]:
     return {run["seed"]: run for run in runs if run[key] == name}
 
 
+def _gaps() -> list[float]:
+    """How much likelier held-out actions are to DDO than to the exact guide, both told K, for each seed."""
+    ddo, exact = (_of(load(BASELINES)["runs"], "arm", name) for name in ("ddo", "options-exact"))
+    return [ddo[seed]["log_likelihood"] - exact[seed]["log_likelihood"] for seed in sorted(ddo.keys() & exact.keys())]
+
+
+def _found() -> list[int]:
+    """Known options that CompILE-NP finds, for each seed."""
+    return [run["found_options"] for run in _of(load(BASELINES)["runs"], "arm", "compile-np").values()]
+
+
 def baselines() -> str:
     """Known options: DDO, the exact guide and nonparametric CompILE."""
     runs, rows = load(BASELINES)["runs"], []
@@ -222,6 +233,15 @@ def results() -> str:
     for kind in dict.fromkeys(run["kind"] for run in known):
         mine = [run for run in known if run["kind"] == kind]
         rows.append([f"five known options, {kind} actions", _solved(mine, "passed") + " recovered", RECOVERY])
+    gaps, found = _gaps(), _found()
+    close = f"{sum(abs(gap) <= 0.01 for gap in gaps)} of {len(gaps)} within 0.01 nats per held-out step"
+    rows.append(["five known options, discrete actions, K = 5 given: DDO against the `exact` guide", close, BASELINES])
+    four = f"{sum(n >= 4 for n in found)} of {len(found)} find at least four"
+    rows.append(["five known options, discrete actions: CompILE with the nonparametric prior", four, BASELINES])
+    mine = list(_of(load(INTEGERS)["runs"], "method", "compile").values())
+    least = [min(run[key] for run in mine) for key in ("boundary_accuracy", "reconstruction")]
+    what = f"CompILE's integer sequences, {len(mine)} seeds: boundaries, symbols right"
+    rows.append([what, "at least {:.3f}, {:.3f}".format(*least), INTEGERS])
     for path, what in ((BREAKOUT, "Breakout demonstrations"), (SCRIPTED, "episodes of a scripted Breakout expert")):
         rows.append([f"{load(path)['args']['num_episodes']} {what}: held-out nats per step", _grown(path), path])
     runs = load(MIXTURES)["runs"]
