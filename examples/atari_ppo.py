@@ -40,6 +40,7 @@ from pyro_options.methods import METHODS, SEGMENT_PRESETS
 from pyro_options.rl import SMDPPPO, PartwiseLearning
 
 FRAME_SKIP = 4
+DISCOVERY = ("num_episodes", "episode_steps", "epsilon", "termination_cost", "initial_options", "epochs")
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Setup:
     preset: Literal["ram", "paper"] = "ram"
     total_steps: int | None = None
     """decisions of each run; by default the preset's"""
-    max_duration: int = 15
+    max_duration: int = 4
     """steps after which a skill is stopped"""
     deterministic: bool = True
     """whether skills take their most probable action"""
@@ -89,10 +90,14 @@ class Setup:
     """of the expert"""
     episode_steps: int = 300
     """at which an expert's episode is cut"""
-    epsilon: float = 0.01
+    epsilon: float = 0.05
     """chance that the expert acts at random, which shows states that are not its own"""
     termination_cost: float = 0.0
     """nats for each termination, where options have any; more makes them longer"""
+    initial_options: int = 8
+    """discovery that is not told K starts with so many, may add some, and drops those that it does not use"""
+    hidden: tuple[int, ...] = (64,)
+    """units of the network below the options; none for a linear layer each"""
     epochs: int | None = None
     """of discovery, by default its own choice"""
 
@@ -187,18 +192,17 @@ def find_skills(game: str, arm: str, setup: Setup, seed: int, folder: Path, devi
     if arm == "none":
         return None
     path = folder / "skills.safetensors"
-    about = asdict(setup)
+    about = {name: value for name, value in asdict(setup).items() if name in DISCOVERY} | {"hidden": [*setup.hidden]}
     if path.exists():
         skills = Skills.load(path)
-        fix = "Use another --out."
-        check(skills.metadata["setup"] == about, f"the setup of {path}", about, fix)
+        check(skills.metadata["setup"] == about, f"the setup of {path}", about, "Use another --out.")
         return skills
     name, _, count = arm.partition("@")
-    config: dict[str, Any] = {"num_options": int(count)} if count else {}
+    config: dict[str, Any] = {"num_options": int(count)} if count else {"initial_options": setup.initial_options}
     if METHODS[name]["guide"] == "segments":
-        config |= SEGMENT_PRESETS["atari"]
+        config |= SEGMENT_PRESETS["atari"] | {"hidden": tuple(setup.hidden)}
     else:
-        config["termination_cost"] = setup.termination_cost
+        config |= {"termination_cost": setup.termination_cost, "hidden": tuple(setup.hidden)}
     if setup.epochs is not None:
         config["epochs"] = setup.epochs
     data = demonstrations(game, setup, seed, folder.parent)
