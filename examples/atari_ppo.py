@@ -10,10 +10,11 @@ PPO. Run it with::
 
 An arm is ``none`` or a method of ``pyro_options.methods``, with ``@K`` to fix the number of options. Runs are kept in
 ``--out``: stop it whenever you like, and the same command goes on from the last checkpoints to the same numbers. It
-writes ``results.json`` (every run, with commands and versions), ``atari_ppo.md`` and ``atari_ppo.png``: interquartile
-means over seeds with 95 % bootstrap intervals, against decisions (the paper's axis) and against frames of the emulator
-(the fair one). Every arm has the same wrappers. Returns are those of whole games, unclipped, over the last games of
-training (20 with RAM, 100 with pixels); frames of resets are not counted.
+writes a JSON file for each game (every run, with commands and versions), ``atari_ppo.md`` and ``atari_ppo.png``:
+interquartile means over seeds with 95 % bootstrap intervals, against decisions (the paper's axis) and against frames of
+the emulator (the fair one). Two commands may share an ``--out`` if they play different games. Every arm has the same
+wrappers. Returns are those of whole games, unclipped, over the last games of training (20 with RAM, 100 with pixels);
+frames of resets are not counted.
 """
 
 from dataclasses import asdict, dataclass, fields
@@ -136,13 +137,11 @@ class Args(Setup):
             check(known, f"arms none, or one of {', '.join(METHODS)}, with @K or without", repr(arm))
 
 
-def grid(args: Args) -> dict[str, dict]:
+def grid(game: str, args: Args) -> dict[str, dict]:
     """Every run, in whole rounds of seeds, so that a study that is not done yet is a fair one."""
     setup = {field.name: getattr(args, field.name) for field in fields(Setup)} | {"total_steps": args.steps}
-    jobs: dict[str, dict] = {}
-    for seed, game, arm in product(args.seeds, args.games, args.arms):
-        jobs[f"{game}, {arm}, seed {seed}"] = {"game": game, "arm": arm, "seed": seed, **setup}
-    return jobs
+    runs = product(args.seeds, args.arms)
+    return {f"{arm}, seed {seed}": {"game": game, "arm": arm, "seed": seed, **setup} for seed, arm in runs}
 
 
 class RamBits(gym.ObservationWrapper):
@@ -252,14 +251,15 @@ def run(
 
 def main(args: Args) -> list[dict]:
     """Runs what is missing, then writes the tables and the figure."""
-    path, jobs = args.out / "results.json", grid(args)
-    if args.run:
-        where = {"out": args.out, "every": args.checkpoint_every, "device": args.device}
-        job = partial(run, env_processes=args.env_processes, **where)
-        rows = run_grid(job, jobs, path, args.processes, args.progress)
-    else:
+    where = {"out": args.out, "every": args.checkpoint_every, "device": args.device}
+    job = partial(run, env_processes=args.env_processes, **where)
+    rows: list[dict] = []
+    for game in args.games:
+        path, jobs = args.out / f"{game}.json", grid(game, args)
+        if args.run:
+            run_grid(job, jobs, path, args.processes, args.progress)
         done = {row["name"]: row for row in read_runs(path)}
-        rows = [done[name] for name in jobs if name in done]
+        rows += [done[name] for name in jobs if name in done]
     text = page(rows)
     (args.out / "atari_ppo.md").write_text(text)
     figure(rows, args.out / "atari_ppo.png")

@@ -219,7 +219,7 @@ def test_atari_ppo_goes_on_where_it_was_left(atari_ppo, tmp_path, capsys):
     assert run("2048")[1] == whole  # read, not repeated
     with pytest.raises(ValueError, match="the settings that"):
         run("3072")
-    (tmp_path / "results.json").unlink()
+    (tmp_path / "Freeway.json").unlink()
     longer = run("3072")[1]["curve"]
     assert longer["steps"] == [1024, 2048, 3072]
     assert [longer[axis][:2] for axis in whole["curve"]] == list(whole["curve"].values())
