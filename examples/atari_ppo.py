@@ -260,6 +260,7 @@ def main(args: Args) -> list[dict]:
             run_grid(job, jobs, path, args.processes, args.progress)
         done = {row["name"]: row for row in read_runs(path)}
         rows += [done[name] for name in jobs if name in done]
+    check(len(rows) > 0, f"finished runs in {args.out}", "none")
     text = page(rows)
     (args.out / "atari_ppo.md").write_text(text)
     figure(rows, args.out / "atari_ppo.png")

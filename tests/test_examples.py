@@ -234,9 +234,24 @@ def test_atari_ppo_learns_from_pixels_while_skills_read_ram(atari_ppo, tmp_path,
     assert learner.observation_space.shape == (4, 84, 84) and learner.num_frames >= 16
 
 
-def test_atari_ppo_refuses_an_unknown_arm(atari_ppo):
+def test_atari_ppo_refuses_what_it_does_not_know(atari_ppo, tmp_path):
     with pytest.raises(ValueError, match="magic@3"):
         atari_ppo.Args(arms=("none", "magic@3"))
+    with pytest.raises(ValueError, match="Chess"):
+        atari_ppo.Args(games=("Chess",))
+    with pytest.raises(ValueError, match="finished runs in"):
+        atari_ppo.main(atari_ppo.Args(out=tmp_path, run=False))
+
+
+def test_learning_curves_are_thinned_and_read_where_games_had_ended(atari_ppo):
+    learning = importlib.import_module("studies.learning")
+    rows = [{"steps": 10 * i, "frames": 40 * i} | ({"return": float(i)} if i >= 100 else {}) for i in range(1, 301)]
+    curve = learning.thinned(rows)
+    assert len(curve["steps"]) == learning.POINTS and curve["steps"][-1] == 3000 and curve["return"][0] is None
+    assert learning.points(curve, "frames").min() >= 100
+    assert learning.return_at(curve, 40 * 99) is None and 190 < learning.return_at(curve, 40 * 200) <= 200
+    assert learning.final_return(rows, 3000) == pytest.approx(np.mean(range(251, 301)))
+    assert learning.final_return(rows[:99], 990) is None
 
 
 def test_dp_mixture(tmp_path):

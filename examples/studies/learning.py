@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.ticker import EngFormatter
 
 from pyro_options import plotting
 from pyro_options.rl import curve_band
@@ -73,6 +74,7 @@ def figure(rows: list[dict], path: Path) -> None:
                 for arm, curves in groups(mine, lambda row: row["arm"]).items():
                     _draw(ax, [row["curve"] for row in curves], axis, arm, plotting.PALETTE[arms.index(arm)])
                 ax.set(xlabel=label)
+                ax.xaxis.set_major_formatter(EngFormatter())
             line[0].set(ylabel=f"{game}: return of a game")
         if axes[0, 0].lines:
             fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
