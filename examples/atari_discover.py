@@ -60,10 +60,12 @@ class Args:
     """posterior over paths"""
     num_options: int | None = None
     """fix K instead of growing it"""
-    initial_options: int = 1
+    initial_options: int = 0
+    """to grow from; by default what goes with the rule"""
     max_options: int = 32
-    rule: str = "trial"
-    """when to grow: trial judges options after they have trained, evidence at birth; usage is the paper's"""
+    rule: Literal["trial", "evidence", "usage", "posterior-usage"] | None = None
+    """when to grow: trial judges options after they have trained, evidence at birth; usage is the paper's; by default
+    what goes with the guide"""
     birth: str = ""
     """how an option starts; by default what goes with the rule"""
     check_every: int = 0
@@ -247,8 +249,8 @@ def main(args: Args) -> dict:
     (args.out / "config.json").write_text(json.dumps(asdict(args) | paths, indent=2) + "\n")
     data, held = load(args).split(args.held_out, args.seed)
     print(f"train on {data}\nbudget   {Budget()}")
-    growth = {"initial_options": args.initial_options, "max_options": args.max_options, "rule": args.rule}
-    growth |= {"birth": args.birth, "check_every": args.check_every}
+    growth = {"initial_options": args.initial_options, "max_options": args.max_options, "birth": args.birth}
+    growth |= {"check_every": args.check_every} | ({} if args.rule is None else {"rule": args.rule})
     skills = train(
         args,
         data,

@@ -7,10 +7,10 @@ Tasks are the paper's messages, data from five known options, CompILE's sequence
     python examples/compare.py --data breakout_expert.npz                   # arrays ram, action, length
 
 A method that can grow is run once without being told K; one that cannot, and those of ``--fixed``, once for each K of
-the task. Every run is one call of ``discover`` with its defaults, or with what is better for the task (``TASKS`` in
-``examples/studies/tasks.py``). Finished runs are kept in ``--out``: stop it whenever you like, and the same command
-goes on. It writes ``compare.json`` (every run, with commands and versions), ``compare.md`` and a figure for each task:
-interquartile means over seeds with 95 % bootstrap intervals.
+the task, by the best of ``--restarts`` beginnings. Every run is one call of ``discover`` with its defaults, or with
+what is better for the task (``TASKS`` in ``examples/studies/tasks.py``). Finished runs are kept in ``--out``: stop it
+whenever you like, and the same command goes on. It writes ``compare.json`` (every run, with commands and versions),
+``compare.md`` and a figure for each task: interquartile means over seeds with 95 % bootstrap intervals.
 
 The log-likelihood is that of held-out actions given states, exact, with paths (CompILE's segments) summed out. Segments
 are the most probable ones; they are compared with the truth where there is one.
@@ -58,6 +58,8 @@ class Args:
     """episodes to judge by; by default those of the task"""
     epochs: int | None = None
     """by default those of the task, or of discover"""
+    restarts: int = 4
+    """beginnings of methods that are told K, of which the best goes on: nothing else saves them from a local optimum"""
     processes: int = 2
     """runs at a time, each on one thread"""
     out: Path = Path("out/compare")
@@ -87,13 +89,23 @@ def arms(method: str, num_options: Sequence[int], fixed: bool = True) -> list[in
 
 
 def entry(
-    task: str, method: str, K: int | None, seed: int, size: dict, epochs: int | None = None, data: str = ""
+    task: str,
+    method: str,
+    K: int | None,
+    seed: int,
+    size: dict,
+    epochs: int | None = None,
+    data: str = "",
+    restarts: int = 1,
 ) -> dict[str, dict]:
     """Name -> settings of one run.
 
     :param data: what Breakout's demonstrations are called
+    :param restarts: beginnings of a method that is told K
     """
     config = TASKS[task].settings | TASKS[task].tuned.get(method, {}) | ({} if epochs is None else {"epochs": epochs})
+    if K is not None and restarts > 1:
+        config |= {"restarts": restarts}
     settings: dict[str, Any] = {"task": task, "method": method, "fixed_options": K, "seed": seed, "size": size}
     settings["config"] = config
     if task.startswith("breakout"):
@@ -110,7 +122,7 @@ def grid(args: Args) -> dict[str, dict]:
     for seed, task, method in product(args.seeds, args.tasks, args.methods):
         size = asdict(replace(TASKS[task].size, **given))
         for K in arms(method, args.num_options or TASKS[task].num_options, method in args.fixed):
-            jobs |= entry(task, method, K, seed, size, args.epochs, data)
+            jobs |= entry(task, method, K, seed, size, args.epochs, data, args.restarts)
     return jobs
 
 

@@ -8,20 +8,31 @@ import math
 
 import numba
 import numpy as np
+from numba.extending import overload
 
 PLAIN = {"nogil": True, "cache": True, "error_model": "numpy"}
+LOOPS = {**PLAIN, "fastmath": {"contract"}}
 SUMS = {**PLAIN, "fastmath": {"reassoc", "contract", "nsz", "arcp"}}  # infinities and NaN keep their meaning
+
+Index = np.uint64
+ZERO, ONE, TWO, THREE, FOUR = (Index(n) for n in range(5))
 
 _LOG2E = 1 / math.log(2.0)
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _ROUND = 1.5 * 2.0**52  # adding it leaves the nearest integer in the low bits
-_LOG2E_32, _ROUND_32 = np.float32(_LOG2E), np.float32(1.5 * 2.0**23)
+
+# tanh(x) = x P(x^2) / Q(x^2) for |x| < 9, beyond which single precision knows only 1: minimax, to 2e-8
+_P0, _P1, _P2 = np.float32(0.99999998), np.float32(0.133810145), np.float32(3.4955748e-3)
+_P3, _P4 = np.float32(2.0608857e-5), np.float32(1.33543375e-8)
+_Q1, _Q2 = np.float32(0.4671433), np.float32(2.5876932e-2)
+_Q3, _Q4 = np.float32(3.2856128e-4), np.float32(7.7764282e-7)
+_NINE, _ONE, _HALF, _ZERO = np.float32(9), np.float32(1), np.float32(0.5), np.float32(0)
+_LOG2E_32, _ROUND_32, _FLOOR_32 = np.float32(_LOG2E), np.float32(1.5 * 2.0**23), np.float32(-87)
 _LN2_HIGH_32, _LN2_LOW_32 = np.float32(0.693359375), np.float32(-2.12194440e-4)
-_FLOOR_32, _HALF_32, _ONE_32 = np.float32(-87), np.float32(0.5), np.float32(1)
-_C3_32, _C4_32, _C5_32, _C6_32, _C7_32 = (np.float32(1 / n) for n in (6, 24, 120, 720, 5040))
+_C3, _C4, _C5, _C6, _C7 = (np.float32(1 / math.factorial(n)) for n in range(3, 8))
 
 
-@numba.njit(**PLAIN, fastmath={"contract"})
+@numba.njit(**LOOPS)
 def exp(x, scratch, out):
     """exp of flat ``x <= 0``, to 2e-16, in loops that vectorize as the library's exp does not; NaN stays NaN."""
     for i in range(x.size):
@@ -50,38 +61,71 @@ def exp(x, scratch, out):
         out[i] *= scratch[i]
 
 
-@numba.njit(**PLAIN, fastmath={"contract"})
-def exp32(x, scratch, out):
-    """The same in single precision, to 2e-7."""
-    for i in range(x.size):
-        v = _FLOOR_32 if x[i] < _FLOOR_32 else x[i]
-        out[i] = v
-        scratch[i] = v * _LOG2E_32 + _ROUND_32
-    for i in range(x.size):
-        k = scratch[i] - _ROUND_32
-        r = (out[i] - k * _LN2_HIGH_32) - k * _LN2_LOW_32
-        p = _C7_32 * r + _C6_32
-        p = p * r + _C5_32
-        p = p * r + _C4_32
-        p = p * r + _C3_32
-        p = p * r + _HALF_32
-        out[i] = (p * r + _ONE_32) * r + _ONE_32
-    exponent = scratch.view(np.int32)
-    for i in range(x.size):
-        exponent[i] = (exponent[i] + np.int32(127)) << np.int32(23)
-    for i in range(x.size):
-        out[i] *= scratch[i]
+def tanh(x):
+    """tanh of a number; in single precision to 4e-7, in loops that vectorize."""
+    return math.tanh(x)
+
+
+@overload(tanh, jit_options={"fastmath": {"contract"}})
+def _tanh(x):
+    def single(x):
+        v = _NINE if x > _NINE else x  # NaN stays NaN
+        v = -_NINE if v < -_NINE else v
+        u = v * v
+        above = (((_P4 * u + _P3) * u + _P2) * u + _P1) * u + _P0
+        below = (((_Q4 * u + _Q3) * u + _Q2) * u + _Q1) * u + _ONE
+        ratio = v * above / below
+        ratio = _ONE if ratio > _ONE else ratio
+        return -_ONE if ratio < -_ONE else ratio
+
+    return single if x == numba.float32 else lambda x: math.tanh(x)
+
+
+def exp_of(x):
+    """exp of a number that is at most 0; in single precision to 2e-7."""
+    return math.exp(x)
+
+
+@overload(exp_of, jit_options={"fastmath": {"contract"}})
+def _exp_of(x):
+    def single(x):
+        v = _FLOOR_32 if x < _FLOOR_32 else x
+        rounded = v * _LOG2E_32 + _ROUND_32
+        k = rounded - _ROUND_32
+        r = (v - k * _LN2_HIGH_32) - k * _LN2_LOW_32
+        p = (((_C7 * r + _C6) * r + _C5) * r + _C4) * r + _C3
+        p = ((p * r + _HALF) * r + _ONE) * r + _ONE
+        p *= np.int32((np.float32(rounded).view(np.int32) + 127) << 23).view(np.float32)
+        return _ZERO if x < _FLOOR_32 else p
+
+    return single if x == numba.float32 else lambda x: math.exp(x)
 
 
 @numba.njit(**SUMS)
-def add_product(vector, matrix, out):
-    """``out += vector @ matrix``, four rows of the matrix at a time."""
-    rows, columns = matrix.shape
-    whole = rows - rows % 4
-    for j in range(0, whole, 4):
-        a, b, c, d = vector[j], vector[j + 1], vector[j + 2], vector[j + 3]
+def add_product(vector, v, matrix, m, rows, columns, out, o):
+    """``out += vector @ matrix``: flat arrays and where to begin in each, the matrix row by row, four at a time.
+
+    A view of an array would count references, which threads that share the array do one after the other, and a signed
+    index might be negative, which keeps loops from vectorizing: so kernels slice nothing, and count without a sign.
+    """
+    for _ in range(rows // FOUR):
+        v0, v1, v2, v3 = vector[v], vector[v + ONE], vector[v + TWO], vector[v + THREE]
+        m1, m2, m3 = m + columns, m + TWO * columns, m + THREE * columns
         for i in range(columns):
-            out[i] += (a * matrix[j, i] + b * matrix[j + 1, i]) + (c * matrix[j + 2, i] + d * matrix[j + 3, i])
-    for j in range(whole, rows):
+            low, high = v0 * matrix[m + i] + v1 * matrix[m1 + i], v2 * matrix[m2 + i] + v3 * matrix[m3 + i]
+            out[o + i] += low + high
+        v, m = v + FOUR, m3 + columns
+    for j in range(rows % FOUR):
         for i in range(columns):
-            out[i] += vector[j] * matrix[j, i]
+            out[o + i] += vector[v + j] * matrix[m + j * columns + i]
+
+
+@numba.njit(**SUMS)
+def add_dots(vector, v, matrix, m, rows, columns, out, o):
+    """``out += matrix @ vector``, which is faster than the product with the transpose if there are few rows."""
+    for j in range(rows):
+        total = vector.dtype.type(0)
+        for i in range(columns):
+            total += matrix[m + i] * vector[v + i]
+        out[o + j] += total
+        m += columns

@@ -3,7 +3,7 @@
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,18 +11,22 @@ import torch
 
 from pyro_options.component_counts import ComponentCounts, component_counts
 from pyro_options.data import Trajectories
-from pyro_options.errors import check, choice
-from pyro_options.infer import Checkpoint, Exponential, TrainConfig, Trainer, set_seed
+from pyro_options.errors import check, check_count, choice
+from pyro_options.infer import Checkpoint, Exponential, TrainConfig, Trainer, best_start, restart_seed, set_seed
+from pyro_options.infer.checkpoint import Saver
 from pyro_options.methods import METHODS, TRAIN_DEFAULTS, Method, MethodConfig, assemble, varying_inputs
 from pyro_options.skills import Skills
 
 logger = logging.getLogger(__name__)
 
 #: what discovery changes of :class:`~pyro_options.methods.MethodConfig`, whose defaults are those of the message task
-METHOD_DEFAULTS: dict[str, Any] = {"hidden": (), "skip_constant": True, "rule": "trial"}
+METHOD_DEFAULTS: dict[str, Any] = {"hidden": (), "skip_constant": True}
 
 #: growth checks in a training, with a rule that lets new options train before they are judged
 CHECKS = 12
+
+#: share of the epochs after which the best of several beginnings goes on
+BEGINNING = 0.2
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,10 @@ def varying_size(data: Trajectories, num_episodes: int = 100) -> float:
 
 
 def method_config(method: str, **config) -> MethodConfig:
-    """The method called ``method``, with one linear layer per option unless ``config`` says otherwise."""
+    """The method called ``method``, with one linear layer per option and its guide's rule unless ``config`` differs."""
     choice(method, "method", METHODS)
-    return MethodConfig(**METHOD_DEFAULTS | config | METHODS[method])
+    rule = TRAIN_DEFAULTS[METHODS[method]["guide"]].rule
+    return MethodConfig(**METHOD_DEFAULTS | {"rule": rule} | config | METHODS[method])
 
 
 def skills_of(trained: Method, data: Trajectories, action_names=None, metadata=None) -> Skills:
@@ -103,6 +108,7 @@ def discover(
     epochs: int | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
+    restarts: int = 1,
     seed: int = 0,
     device: str = "auto",
     progress: bool = True,
@@ -132,6 +138,8 @@ def discover(
     :param epochs: passes over the demonstrations; by default about 4000 updates, at most 100 passes
     :param batch_size: episodes per update; by default about 4800 steps of them, and at least 8 updates a pass
     :param learning_rate: of the networks; by default by the size of the states, see :class:`Budget`
+    :param restarts: beginnings from different initial values, of which that with the best bound after a fifth of the
+        epochs goes on: with a fixed K a single one often ends in a local optimum
     :param seed: of everything; the same seed gives the same skills
     :param device: ``cpu``, ``cuda`` or ``auto``
     :param progress: show a bar
@@ -146,20 +154,24 @@ def discover(
     check(isinstance(trajectories, Trajectories), "Trajectories", type(trajectories).__name__, fix)
     fixed = method_config(method, **config)
     data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
-    settings = _train_config(data, fixed, train)
+    tries = fixed.num_options is None and fixed.rule == "trial"
+    train_on, judge = _split_for_growth(data, validation, seed) if tries else (data, None)
+    settings = _train_config(train_on, fixed, train)
     given: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     settings = replace(settings, seed=seed, device=device, progress=progress)
-    train_on, judge = data, None
-    if fixed.num_options is None and fixed.rule == "trial":
-        train_on, judge = _split_for_growth(data, validation, seed)
-        if not config.get("check_every"):
-            updates = settings.epochs * math.ceil(len(train_on) / settings.batch_size)
-            fixed = replace(fixed, check_every=max(1, updates // CHECKS))
-    set_seed(seed)
-    found = assemble(data, fixed)
-    saved = _checkpoint(checkpoint, resume, {"method": asdict(fixed)})
-    trainer = Trainer(found.model, found.guide, train_on, settings, found.growth, judge, saved)
+    if tries and not config.get("check_every"):
+        updates = settings.epochs * math.ceil(len(train_on) / settings.batch_size)
+        fixed = replace(fixed, check_every=max(1, updates // CHECKS))
+
+    def begin(number: int, saved: Checkpoint | None = None) -> Trainer:
+        set_seed(restart_seed(seed, number))
+        parts = assemble(data, fixed)
+        return Trainer(parts.model, parts.guide, train_on, settings, parts.growth, judge, saved)
+
+    about = {"method": asdict(fixed)} | ({"restarts": restarts} if restarts > 1 else {})
+    trainer = _best_trainer(begin, restarts, settings.epochs, _checkpoint(checkpoint, resume, about))
+    found = Method(trainer.model, trainer.guide, trainer.growth)
     history = trainer.run()
     skills = skills_of(found, data, action_names)
     likelihood = {"train": skills.log_likelihood(data)}
@@ -168,6 +180,7 @@ def discover(
     skills.metadata |= {
         "method": {"name": method} | asdict(fixed),
         "train": asdict(settings),
+        "restarts": restarts,
         "episodes": {"train": len(data), "held_out": 0 if test is None else len(test)},
         "history": history.to_dict(),
         "growth": [] if found.growth is None else [event.to_dict() for event in found.growth.history],
@@ -178,6 +191,17 @@ def discover(
     }
     logger.info("%d options, %d in use: %s nats per step", skills.num_options, skills.used_options, likelihood)
     return skills.to("cpu")
+
+
+def _best_trainer(begin: Callable[..., Trainer], restarts: int, epochs: int, saved: Checkpoint | None) -> Trainer:
+    """What was saved if there is something, else the best of several beginnings, which are not saved themselves."""
+    check_count(restarts, "restarts")
+    trainer = begin(0, saved)
+    if restarts == 1 or trainer.num_steps or not epochs:
+        return trainer
+    trainer = best_start(begin, restarts, max(1, round(BEGINNING * epochs)))
+    trainer.saver = None if saved is None else Saver(trainer, saved)
+    return trainer
 
 
 def _checkpoint(given: str | os.PathLike | Checkpoint | None, resume: bool, about: dict) -> Checkpoint | None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from pyro.nn import PyroModule
 from torch import nn
 
@@ -24,6 +25,7 @@ from pyro_options.growth import (
     SplitBirth,
     TrialRule,
     UsageRule,
+    reweight,
 )
 from pyro_options.guides import (
     Exact,
@@ -75,42 +77,48 @@ BIRTHS: dict[str, Callable[[float, int], Birth]] = {
     "data": lambda learning_rate, max_rows: DataBirth(learning_rate=learning_rate, max_rows=max_rows),
 }
 
-#: how an option goes
-REMOVALS: dict[str, Callable[[], Removal]] = {"prune": Prune, "merge": Merge}
+#: how an option goes, given the episodes to fit
+REMOVALS: dict[str, Callable[[int], Removal]] = {
+    "prune": lambda max_rows: Prune(),
+    "merge": lambda max_rows: Merge(fit_rows=max_rows),
+}
 
 
 @dataclass(frozen=True)
 class GrowthDefaults:
-    """What goes with a rule unless told otherwise; chosen by measurement on the message task."""
+    """What goes with a rule unless told otherwise; chosen by measurement on the message task, trial on Breakout."""
 
     birth: str
     removals: tuple[str, ...]
     check_every: int  # optimizer steps between checks
     patience: int  # see GrowthMessenger
     settle: int = 1  # the same
+    initial_options: int = 1
 
 
-#: a rule that refuses can try often; the paper's cannot take back what it gave
+#: a rule that refuses can try often; the paper's cannot take back what it gave; one that tries starts with several,
+#: since options that are all weak part by what they do, where copies of one that is strong part by episode
 GROWTH_DEFAULTS = {
     "usage": GrowthDefaults("split", (), 80, 1),
     "posterior-usage": GrowthDefaults("split", (), 80, 1),
     "evidence": GrowthDefaults("data", ("prune",), 40, 8),
-    "trial": GrowthDefaults("halve", ("prune",), 350, 2, settle=3),
+    "trial": GrowthDefaults("halve", ("prune", "merge"), 350, 2, settle=3, initial_options=8),
 }
 
 
 @dataclass(frozen=True)
 class TrainDefaults:
-    """How long a guide takes, and the entropy regularizer that it needs; chosen by measurement on the message task."""
+    """How long a guide takes, the entropy regularizer and the rule that it needs; chosen by measurement."""
 
     entropy_weight: float = 5.0  # λ_ent
     epochs: int = 100
     max_learning_rate: float = math.inf  # that its encoder bears, where linear policies would take more
+    rule: str = "evidence"  # for discovery; where an encoder has to learn first, a trial is over too soon
 
 
 #: with the path summed out there is no encoder to keep from settling early
 TRAIN_DEFAULTS = {name: TrainDefaults() for name in GUIDES} | {
-    "exact": TrainDefaults(entropy_weight=0.0),
+    "exact": TrainDefaults(entropy_weight=0.0, rule="trial"),
     "segments": TrainDefaults(max_learning_rate=2e-2),
 }
 
@@ -121,7 +129,7 @@ class MethodConfig:
 
     guide: str = "relaxed"  # relaxed, exact, score-function, straight-through, or segments (CompILE)
     num_options: int | None = None  # fixed K; None grows it from initial_options
-    initial_options: int = 1
+    initial_options: int = 0  # 0 is the rule's default
     max_options: int = 100
     uniform: bool = False  # no stick-breaking prior: every option equally likely, as in DDO
     point: bool = False  # a point estimate of the weights instead of a posterior
@@ -134,7 +142,7 @@ class MethodConfig:
     max_duration: int | None = None  # CompILE: steps that its skills last in an environment; 15 is the paper's
     hidden: tuple[int, ...] = (16, 16)  # shared state network; () is a linear layer per option
     skip_constant: bool = False  # leave out entries of a state that never vary in the data
-    embedding: int | None = None  # units between states and LSTM; 0 for none, as in the paper; None is 16 if wide
+    embedding: int | None = None  # units between states and LSTM; 0 for none, as in the paper; None is 12 if wide
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
     coupled: bool = True  # False draws h_t independently of b_t, as the paper's encoder does
@@ -158,9 +166,12 @@ class MethodConfig:
         choice(self.birth, "birth", BIRTHS)
         for name in self.removals or ():
             choice(name, "removal", REMOVALS)
-        for name in ("num_options", "initial_options", "max_options", "check_every", "patience", "lstm_size"):
+        for name in ("num_options", "max_options", "check_every", "patience", "lstm_size"):
             if name != "num_options" or self.num_options is not None:
                 check_count(getattr(self, name), name)
+        check_count(self.initial_options, "initial_options", 0)
+        if not self.initial_options:
+            object.__setattr__(self, "initial_options", min(defaults.initial_options, self.max_options))
         check(0 <= self.termination_cost < math.inf, "a finite termination_cost >= 0", self.termination_cost)
         check(0 < self.alpha < math.inf, "a finite alpha > 0", self.alpha)
         check(0 < self.delta < 1, "delta in (0, 1)", self.delta)
@@ -232,9 +243,12 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
     guide = _guide(data, K, config, inputs)
     if config.num_options is not None:
         return Method(model, guide, None)
+    if config.rule == "trial":
+        reweight([guide], torch.zeros(K))  # even: sticks that halve what is left would give the first ones most of it
     rule = RULES[config.rule](config.delta)
-    birth = BIRTHS[config.birth](config.birth_learning_rate, max(8, min(128, 4800 // data.stored.shape[1])))
-    removals = [REMOVALS[name]() for name in config.removals or ()]
+    max_rows = max(8, min(128, 4800 // data.stored.shape[1]))
+    birth = BIRTHS[config.birth](config.birth_learning_rate, max_rows)
+    removals = [REMOVALS[name](max_rows) for name in config.removals or ()]
     schedule = config.check_every, config.patience, GROWTH_DEFAULTS[config.rule].settle
     growth = GrowthMessenger([model, guide], rule, birth, removals, *schedule, config.max_options)
     return Method(model, guide, growth)
@@ -265,7 +279,7 @@ def _encoder_inputs(data: Trajectories, config: MethodConfig, inputs: VaryingInp
     """What reads the states for an encoder; ``None`` for the encoder itself."""
     width, units = data.state_dim if inputs is None else inputs.out_features, config.embedding
     if units is None:
-        units = 16 if width > WIDE else 0
+        units = 12 if width > WIDE else 0
     return StateEmbedding(data.state_dim, units, inputs) if units else inputs
 
 

@@ -1,4 +1,5 @@
 import os
+import signal
 
 import pyro
 import pytest
@@ -7,6 +8,8 @@ import torch
 if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has a core to itself, and so have the examples that it runs
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in its background deaf to Ctrl-C
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 from helpers import GROWING, make_episodes, told
 
 import pyro_options
-from pyro_options import Skills, discover
+from pyro_options import Skills, discover, discovery
 from pyro_options.data import Trajectories, synthetic_options
 from pyro_options.discovery import Budget, method_config, varying_size
 from pyro_options.infer import TrainConfig
@@ -42,13 +43,14 @@ def test_every_method_gives_skills_that_tell_how_they_were_made(method, continuo
     assert made["episodes"] == {"train": 12, "held_out": 4}
     assert set(made["log_likelihood"]) == {"train", "held_out"}
     assert all(np.isfinite(list(made["log_likelihood"].values())))
-    assert len(made["history"]["elbo"]) == 3 and made["history"]["num_options"][0] == told(method).get("num_options", 1)
+    first = made["method"]["num_options"] or made["method"]["initial_options"]
+    assert len(made["history"]["elbo"]) == 3 and made["history"]["num_options"][0] == first
     assert made["method"]["name"] == method and made["method"]["hidden"] == METHODS[method].get("hidden", ())
     assert made["train"]["seed"] == 3 and made["train"]["epochs"] == 3
     moves = [move for event in made["growth"] for move in event["moves"] if move["accepted"]]
     assert bool(made["growth"]) == (method in GROWING)
     grown = sum(len(move["components"]) * (1 if move["kind"] == "birth" else -1) for move in moves)
-    assert skills.num_options == told(method).get("num_options", 1) + grown
+    assert skills.num_options == first + grown
     json.dumps(made)
     skills.save(tmp_path / "skills.safetensors")
     assert Skills.load(tmp_path / "skills.safetensors").log_likelihood(data) == skills.log_likelihood(data)
@@ -135,6 +137,29 @@ def test_the_learning_rate_does_not_depend_on_the_unit():
 def test_method_config_keeps_what_the_name_fixes():
     assert method_config("bc", num_options=7).num_options == 1
     assert method_config("options-exact", hidden=(3,)).hidden == (3,)
+
+
+def test_every_guide_grows_by_the_rule_that_suits_it_unless_told_otherwise():
+    assert method_config("options-exact").rule == "trial"
+    assert {method_config(name).rule for name in ("options", "options-straight-through", "compile-np")} == {"evidence"}
+    assert method_config("options-exact", rule="usage").rule == method_config("options", rule="usage").rule == "usage"
+
+
+def test_how_k_grows_follows_the_guide_unless_told():
+    exact, relaxed = method_config("options-exact"), method_config("options")
+    assert (exact.rule, exact.initial_options, relaxed.rule, relaxed.initial_options) == ("trial", 8, "evidence", 1)
+    assert method_config("options-exact", max_options=3).initial_options == 3
+    assert method_config("options-exact", rule="usage").initial_options == 1
+    assert method_config("options", rule="trial", initial_options=2).initial_options == 2
+
+
+def test_growth_gets_as_many_updates_as_a_fixed_k(monkeypatch):
+    """Also where half of the episodes are kept to judge by."""
+    monkeypatch.setattr(discovery, "Budget", partial(Budget, batch_steps=10, min_batches=1, updates=20))
+    told = {"validation": 0.5, "progress": False, "device": "cpu"}
+    data = Trajectories(torch.randn(20, 5, 3), torch.arange(100).view(20, 5) % 2, num_actions=2)
+    runs = [discover(data, num_options=K, **told).metadata for K in (2, None)]
+    assert [made["updates"] for made in runs] == [20, 20]
 
 
 @pytest.mark.slow

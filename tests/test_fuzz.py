@@ -182,7 +182,7 @@ def test_members_with_paths_write_nothing_anywhere(tmp_path):
         lambda config: config["state"].update(num_components=0),
         lambda config: config["state"].update(rates=[]),
         lambda config: config["state"].update(history={"__class__": "os.system"}),
-        lambda config: config["state"].update(total="ab"),
+        lambda config: config["state"].update(position="ab"),
         lambda config: config["state"].update(random={"numpy": [700, 0, 0.0], "python": [3, [1, 2], None]}),
         lambda config: config["state"].update(growth={"last": 0}),
         lambda config: config["state"].update(batch=-1),
@@ -206,7 +206,7 @@ def test_a_header_that_nests_too_deep_is_refused(tmp_path):
     from pyro_options.storage import checksum
 
     tensors = {"x": torch.zeros(1)}
-    meta = {"format": FORMAT.name, "version": "1", "config": deep, "checksum": checksum(deep, tensors)}
+    meta = {"format": FORMAT.name, "version": str(FORMAT.version), "config": deep, "checksum": checksum(deep, tensors)}
     save_file(tensors, tmp_path / "deep", meta)
     with pytest.raises(FileError, match="RecursionError"):
         FORMAT.read(tmp_path / "deep")

@@ -17,6 +17,7 @@ from pyro_options.distributions import (
     SegmentedActions,
     SegmentPath,
     SegmentSkills,
+    segment_marginal,
     segment_masks,
 )
 from pyro_options.distributions.segment_boundaries import poisson_lengths
@@ -104,16 +105,60 @@ def test_survival_of_long_lengths_is_finite_and_right():
     assert float(log_at_least[2].exp()) == pytest.approx(1 - math.exp(-3) * 4)
 
 
+@pytest.fixture(params=["compiled", "torch"])
+def either(request, monkeypatch):
+    """Both ways to sum segments out."""
+    assert segment_marginal._kernel() is not None
+    if request.param == "torch":
+        monkeypatch.setattr(segment_marginal, "_kernel", lambda: None)
+
+
 @pytest.mark.parametrize("leftover", [0.0, 0.3])
-def test_the_marginal_and_its_gradient_equal_enumeration(leftover):
-    _, emission, path, tables = story(leftover)
+def test_the_marginal_and_its_gradients_equal_enumeration(leftover, either):
+    log_weights, emission, path, tables = story(leftover)
     expected = torch.tensor([math.log(sum(joint for *_, joint in table)) for table in tables]).double()
     assert_close(path.log_marginal(emission), expected)
-    emission = emission.requires_grad_()
-    assert torch.autograd.gradcheck(path.log_marginal, (emission,))
+    inputs = log_weights.requires_grad_(), emission.requires_grad_()
+    assert torch.autograd.gradcheck(lambda w, e: path.reweighted(w).log_marginal(e), inputs)
 
 
-def test_posterior_and_best_path_equal_enumeration():
+def long_story(scale, dtype=torch.float64, num_steps=60):
+    """Episodes too long to enumerate: the log weights, the emission and the path."""
+    torch.manual_seed(4)
+    mask = mask_of((num_steps, 21, 1), num_steps)
+    log_weights = torch.log_softmax(torch.randn(3).to(dtype), 0).requires_grad_()
+    emission = (scale * torch.randn(3, num_steps, 3).to(dtype)).requires_grad_()
+    return log_weights, emission, SegmentPath(log_weights, PoissonBoundaries(7.0, 6, mask, dtype))
+
+
+@pytest.mark.parametrize(("scale", "faint"), [(1.0, False), (40.0, True)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_kernel_equals_log_space_or_leaves_it_to_it(scale, faint, threads, monkeypatch):
+    monkeypatch.setattr(segment_marginal, "_THREAD_WORK", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    log_weights, emission, path = long_story(scale)
+    assert (segment_marginal.run_kernel(log_weights, path.boundaries, emission, gradients=True) is None) == faint
+
+    def everything():
+        value = path.log_marginal(emission)
+        posterior = path.posterior(emission)
+        return value, *torch.autograd.grad(value.sum(), (log_weights, emission)), posterior.options, posterior.starts
+
+    compiled = everything()
+    monkeypatch.setattr(segment_marginal, "_kernel", lambda: None)
+    assert_close(compiled, everything())
+
+
+def test_single_precision_goes_through_the_kernel_in_double():
+    log_weights, emission, path = long_story(1.0, torch.float32)
+    exact = SegmentPath(log_weights.double(), PoissonBoundaries(7.0, 6, path.step_mask, torch.float64))
+    assert_close(path.log_marginal(emission), exact.log_marginal(emission.double()).float())
+    options = path.posterior(emission).options
+    assert options.dtype == torch.float32 and (options >= 0).all()
+    assert_close(options.sum(-1), path.step_mask.float())
+
+
+def test_posterior_and_best_path_equal_enumeration(either):
     _, emission, path, tables = story()
     posterior = path.posterior(emission)
     options, score = path.viterbi(emission)
@@ -136,6 +181,7 @@ def test_posterior_and_best_path_equal_enumeration():
 
 
 def test_chunks_change_nothing(monkeypatch):
+    monkeypatch.setattr(segment_marginal, "_kernel", lambda: None)
     _, emission, path, _ = story()
     expected = path.log_marginal(emission), path.posterior(emission).starts, path.viterbi(emission)[0]
     monkeypatch.setattr("pyro_options.distributions.segment_path._CELLS", 1)
@@ -177,6 +223,8 @@ def test_soft_masks_share_every_step_out():
     masks = segment_masks(boundaries, MASK)
     assert (masks >= 0).all() and masks.shape == (3, M, T)
     assert_close(masks.sum(1), MASK.float())
+    sure = torch.softmax(30 * torch.randn(200, 5, 50), -1)  # float32 sums of these exceed one
+    assert (sure.cumsum(-1) > 1).any() and (segment_masks(sure, torch.ones(200, 49, dtype=torch.bool)) >= 0).all()
 
 
 def decoder():

@@ -82,6 +82,14 @@ def test_held_out_rows_judge():
     assert model.num_options == 1
 
 
+def test_options_that_start_together_start_even():
+    data = make_episodes(16)
+    guides = [assemble(data, MethodConfig("exact", rule=rule, initial_options=4)).guide for rule in ("trial", "usage")]
+    even, sticks = (guide.weights.mean_log_weights().exp() for guide in guides)
+    assert_close(even, even[:1].expand(4), atol=1e-4, rtol=0)
+    assert_close(sticks, torch.tensor([1 / 2, 1 / 4, 1 / 8, 1 / 16]), atol=1e-4, rtol=0)
+
+
 @pytest.mark.parametrize("config", [{"alpha_prior": (2.0, 1.0)}, {"discount": 0.3}])
 def test_priors_of_the_weights_can_be_chosen_by_name(config):
     data = make_episodes(16)

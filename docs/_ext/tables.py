@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 SWEEP = "examples/results/message_sweep.json"
 USAGE = "examples/results/message_sweep_usage.json"
 RECOVERY = "benchmarks/results/recovery.json"
+BASELINES = "benchmarks/results/baselines.json"
+INTEGERS = "benchmarks/results/integers.json"
 BREAKOUT = "benchmarks/results/breakout.json"
 SCRIPTED = "benchmarks/results/breakout_scripted.json"
 SWITCHES = "examples/results/switches_ppo/results.json"
@@ -80,6 +82,43 @@ def recovery() -> str:
     return markdown(
         ["actions", "five options in use and accuracy ≥ 0.95", "median accuracy on held-out episodes", "least"], rows
     )
+
+
+def _of(runs: Sequence[dict], key: str, name: str) -> dict[int, dict]:
+    """The runs of a method by seed."""
+    return {run["seed"]: run for run in runs if run[key] == name}
+
+
+def baselines() -> str:
+    """Known options: DDO, the exact guide and nonparametric CompILE."""
+    runs, rows = load(BASELINES)["runs"], []
+    for arm in dict.fromkeys(run["arm"] for run in runs):
+        mine = list(_of(runs, "arm", arm).values())
+        accuracy, found = [run["accuracy"] for run in mine], [run["found_options"] for run in mine]
+        cells = (
+            f"{median(run['log_likelihood'] for run in mine):.4f}",
+            f"{median(accuracy):.3f}",
+            f"{min(accuracy):.3f}",
+        )
+        four = f"{sum(n >= 4 for n in found)} of {len(found)}"
+        seconds = _span((run["processor_seconds"] for run in mine), ".0f")
+        rows.append([f"`{arm}`", *cells, four, _span(run["num_options"] for run in mine), seconds])
+    header = "held-out nats per step, median", "steps right, median", "least", "at least 4 of 5 options found", "K"
+    return markdown(["method", *header, "processor seconds"], rows)
+
+
+def integers() -> str:
+    """CompILE's integer sequences, by the seed that does worst as well."""
+    runs, rows = load(INTEGERS)["runs"], []
+    for name in dict.fromkeys(run["method"] for run in runs):
+        mine = list(_of(runs, "method", name).values())
+        cells: list[str] = []
+        for key in ("boundary_accuracy", "boundary_f1", "reconstruction", "whole_sequences"):
+            values = [run[key] for run in mine]
+            cells.append(f"{median(values):.3f} ({min(values):.3f})")
+        rows.append([f"`{name}`", len(mine), *cells, _span(run["used_options"] for run in mine)])
+    header = "boundaries found", "boundary F1", "symbols reconstructed", "whole sequences right", "options in use"
+    return markdown(["method", "seeds", *header], rows)
 
 
 def fixed_and_grown(path: str) -> str:
@@ -209,6 +248,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "message_task": message_task,
     "paper_rule": paper_rule,
     "recovery": recovery,
+    "baselines": baselines,
+    "integers": integers,
     "breakout": lambda: fixed_and_grown(BREAKOUT),
     "breakout_scripted": lambda: fixed_and_grown(SCRIPTED),
     "switches": switches,

@@ -153,22 +153,31 @@ LENGTHS = (50, 150, 300, 500, 1000)
 #: CompILE has to be told how episodes fall into segments: as they do where that is known, else as in the paper
 SEGMENTS = {
     "message": {"num_segments": 2, "segment_length": 5.0},
-    "synthetic": {"num_segments": 10, "segment_length": 10.0, "epochs": 40},
+    "synthetic": {"num_segments": 10, "segment_length": 10.0}
+    | {"lstm_size": 16, "encoder_hidden": (16, 16), "epochs": 40},
     "integers": SEGMENT_PRESETS["integers"] | {"epochs": 80, "batch_size": 64, "learning_rate": 1e-2},
     "breakout": SEGMENT_PRESETS["atari"],
 }
 
 
-def tuned(name: str, **more: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What single methods need, beside CompILE's segments."""
-    return {method: SEGMENTS[name] for method in ("compile", "compile-np")} | more
+def tuned(name: str, **compile_only: Any) -> dict[str, dict[str, Any]]:
+    """What single methods need: CompILE its segments.
+
+    :param compile_only: for CompILE that is told K
+    """
+    return {"compile": SEGMENTS[name] | compile_only, "compile-np": SEGMENTS[name]}
 
 
 TASKS = {
     "message-4": Task("messages, n_V = 4", message(4), Size(1000, 200), (4, 8), MESSAGE, tuned("message")),
     "message-8": Task("messages, n_V = 8", message(8), Size(1000, 200), (8, 16), MESSAGE, tuned("message")),
     "synthetic": Task(
-        "five known options", synthetic, Size(200, 40), (5, 8), {}, tuned("synthetic", options={"rule": "evidence"})
+        "five known options",
+        synthetic,
+        Size(200, 40),
+        (5, 8),
+        {},
+        tuned("synthetic", batch_size=10, learning_rate=1e-2),
     ),
     "integers": Task("integer sequences", integers, Size(1000, 200), (5,), {}, tuned("integers")),
     "breakout": Task("Breakout", breakout, Size(64, 32, 300), (8,), {"epochs": 50}, tuned("breakout")),

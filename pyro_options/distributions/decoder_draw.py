@@ -31,11 +31,12 @@ class CompiledDraw(torch.autograd.Function):
     def forward(ctx, context, noise, temperature, coupled, discrete, *layers):
         weights = (layers[0], *layers[1::2])
         pieces = [layers[0].t().reshape(-1)]
-        for weight, bias in zip(layers[1::2], layers[2::2]):
+        for weight, bias in zip(layers[1:-2:2], layers[2:-2:2]):
             pieces += [weight.t().reshape(-1), bias]
+        pieces += [layers[-2].reshape(-1), layers[-1]]
         sizes = torch.tensor([weight.shape[0] for weight in weights[:-1]])
         (N, T), width = context.shape[:2], layers[0].shape[1]
-        constants = torch.tensor([temperature], dtype=torch.float64), torch.tensor([coupled, discrete])
+        constants = context.new_tensor([1 / temperature]), torch.tensor([coupled, discrete])
         hidden = context.new_empty((N, T, int(sizes.sum())))
         logits, soft, path = (context.new_empty((N, T, width)) for _ in range(3))
         inputs = context.contiguous(), noise.contiguous(), torch.cat(pieces), sizes, *constants
@@ -46,11 +47,12 @@ class CompiledDraw(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_path, grad_logits):
-        noise, hidden, logits, soft, path, sizes, temperature, flags, *weights = ctx.saved_tensors
+        noise, hidden, logits, soft, path, sizes, coldness, flags, *weights = ctx.saved_tensors
         N, T = path.shape[:2]
         grad_noisy, grad_hidden = torch.empty_like(path), torch.empty_like(hidden)
-        inputs = grad_path.contiguous(), grad_logits.contiguous(), torch.cat([w.reshape(-1) for w in weights]), sizes
-        saved = temperature, flags, hidden, logits, noise.contiguous(), soft, path
+        flat = torch.cat([weights[0].t().reshape(-1), *(weight.reshape(-1) for weight in weights[1:])])
+        inputs = grad_path.contiguous(), grad_logits.contiguous(), flat, sizes
+        saved = coldness, flags, hidden, logits, noise.contiguous(), soft, path
         share(_kernels().draw_backward, N, N * T // _THREAD_WORK, *inputs, *saved, grad_noisy, grad_hidden)
         before = torch.nn.functional.pad(path[:, :-1], (0, 0, 1, 0))
         below = [x.flatten(0, 1) for x in (before, *hidden.split(sizes.tolist(), -1))]

@@ -10,7 +10,8 @@ from torch.distributions import constraints
 
 from pyro_options.errors import InputError
 
-from .logspace import safe_log
+from .choice import choice_log_prob
+from .mixing import log_mix
 
 
 class OptionActions(TorchDistribution):
@@ -47,7 +48,7 @@ class OptionActions(TorchDistribution):
 
     def log_prob(self, value):
         h = self._options()
-        per_step = torch.logsumexp(safe_log(h) + self.component_log_prob(value), -1)  # (..., T)
+        per_step = log_mix(h, self.component_log_prob(value))  # (..., T)
         if self.step_mask is not None:
             per_step = torch.where(self.step_mask, per_step, torch.zeros_like(per_step))
         return per_step.sum(-1)
@@ -78,10 +79,7 @@ class CategoricalActions(OptionActions):
 
     def component_log_prob(self, value):
         """log π_k(a_t | s_t), ``(..., T, K)``."""
-        logits = self.logits
-        index = value.unsqueeze(-1).unsqueeze(-1).expand(value.shape + (logits.shape[-2], 1))
-        logits = logits.expand(index.shape[:-1] + logits.shape[-1:])
-        return logits.gather(-1, index).squeeze(-1) - torch.logsumexp(logits, -1)
+        return choice_log_prob(self.logits, value)
 
     def sample(self, sample_shape=torch.Size()):
         with torch.no_grad():

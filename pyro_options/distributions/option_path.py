@@ -14,6 +14,7 @@ from pyro_options.errors import InputError
 from .log_marginal import log_marginal, mask_out, path_posterior
 from .logspace import safe_log
 from .messages import forward_messages
+from .mixing import log_mix
 
 
 @dataclass(frozen=True)
@@ -162,13 +163,12 @@ class OptionPath(TorchDistribution):
         An impossible path gets the logarithm of the smallest normal number instead of minus infinity.
         """
         b, h = value[..., 0], value[..., 1:]
-        log_h = safe_log(h)
-        log_eta = torch.logsumexp(log_h + self.log_weights.unsqueeze(-2), -1)  # (..., T)
+        log_eta = log_mix(h, self.log_weights.unsqueeze(-2))  # (..., T)
         logits = self.termination_logits[..., 1:, :]
         if self.step_mask is not None:  # not only the result: a NaN in the padding would reach every gradient
             logits = torch.where(self.step_mask[..., 1:, None], logits, torch.zeros_like(logits))
-        log_stop = torch.logsumexp(log_h[..., :-1, :] + logsigmoid(logits), -1)
-        log_stay = torch.logsumexp(log_h[..., :-1, :] + logsigmoid(-logits), -1)
+        log_stop = log_mix(h[..., :-1, :], logsigmoid(logits))
+        log_stay = log_mix(h[..., :-1, :], logsigmoid(-logits))
         overlap = torch.minimum(h[..., 1:, :], h[..., :-1, :]).sum(-1)  # 1 - |h_t - h_{t-1}|_1 / 2
         log_switch = safe_log(b[..., 1:]) + log_stop + log_eta[..., 1:]
         log_keep = safe_log(1 - b[..., 1:]) + log_stay + safe_log(overlap)

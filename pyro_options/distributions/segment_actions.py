@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn.functional import one_hot
 
-from .logspace import safe_log
+from .mixing import log_mix
 from .segment_boundaries import segment_masks
 
 
@@ -34,7 +34,7 @@ class SegmentSkills(TorchDistribution):
         return SegmentSkills(self.log_weights, self.event_shape[0], batch_shape)
 
     def log_prob(self, value):
-        return torch.logsumexp(safe_log(value) + self.log_weights, -1).sum(-1)
+        return log_mix(value, self.log_weights).sum(-1)
 
     def sample(self, sample_shape=torch.Size()):
         M, K = self.event_shape
@@ -89,8 +89,7 @@ class SegmentedActions(TorchDistribution):
         return segment_masks(self.boundaries, self.step_mask).transpose(-1, -2) @ self.skills
 
     def log_prob(self, value):
-        each = safe_log(self.skills).unsqueeze(-3) + self.component_log_prob(value).unsqueeze(-2)  # (..., T, M, K)
-        per_segment = torch.logsumexp(each, -1)
+        per_segment = log_mix(self.skills.unsqueeze(-3), self.component_log_prob(value).unsqueeze(-2))  # (..., T, M)
         masks = segment_masks(self.boundaries, self.step_mask).transpose(-1, -2)
         return torch.where(self.step_mask.unsqueeze(-1), masks * per_segment, masks.new_zeros(())).sum((-1, -2))
 

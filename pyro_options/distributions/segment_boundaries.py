@@ -42,7 +42,8 @@ def segment_masks(boundaries: Tensor, mask: Tensor) -> Tensor:
     :param boundaries: ``(..., M - 1, T + 1)``, one-hot or relaxed
     :param mask: steps in use ``(..., T)``
     """
-    passed = torch.cumprod(torch.cumsum(boundaries[..., :-1], -1), -2)  # (..., M - 1, T)
+    # sums of chances that rounding may take above one, where a mask would be less than nothing
+    passed = torch.cumprod(torch.cumsum(boundaries[..., :-1], -1).clamp(max=1), -2)  # (..., M - 1, T)
     edges = torch.cat([torch.ones_like(passed[..., :1, :]), passed, torch.zeros_like(passed[..., :1, :])], -2)
     return (edges[..., :-1, :] - edges[..., 1:, :]) * mask.unsqueeze(-2)
 

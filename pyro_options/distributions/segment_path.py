@@ -9,6 +9,7 @@ from torch.nn.functional import one_hot, pad
 
 from .option_path import MarginalActions, PathPosterior, encode_path
 from .segment_boundaries import IMPOSSIBLE, PoissonBoundaries, segment_masks
+from .segment_marginal import compiled_log_marginal, run_kernel
 
 _CELLS = 2**24  # numbers in the table of segments that episodes share at a time
 
@@ -112,11 +113,19 @@ class SegmentPath(TorchDistribution):
 
         :param emission: ``log π_k(a_t | s_t)`` of shape ``(..., T, K)``
         """
+        compiled = compiled_log_marginal(self.log_weights, self.boundaries, emission)
+        if compiled is not None:
+            return compiled
         parts = [path._log_marginal(emission[rows]) for path, rows in self._chunks(emission)]
         return torch.cat(parts) if self.batch_shape else parts[0]
 
     def posterior(self, emission: Tensor) -> PathPosterior:
         """What the actions say about skills and segments: gradients of the log marginal (Fisher's identity)."""
+        with torch.no_grad():
+            found = run_kernel(self.log_weights, self.boundaries, emission, gradients=True, starts=True)
+        if found is not None:
+            options, begun = found.emission.reshape(emission.shape), found.starts.reshape(emission.shape)
+            return PathPosterior(options, begun, found.value.reshape(emission.shape[:-2]))
         parts = []
         for path, rows in self._chunks(emission):
             with torch.enable_grad():
@@ -126,7 +135,8 @@ class SegmentPath(TorchDistribution):
                 parts.append((*torch.autograd.grad(value.sum(), (own, starts)), value.detach()))
         options, begun, value = (torch.cat(part) if self.batch_shape else part[0] for part in zip(*parts))
         keep = self.step_mask.unsqueeze(-1)
-        return PathPosterior(options * keep, begun * keep, value)
+        # differences of sums, which rounding may take below zero
+        return PathPosterior((options * keep).clamp(min=0), (begun * keep).clamp(min=0), value)
 
     @torch.no_grad()
     def viterbi(self, emission: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from .checkpoint import Checkpoint
 from .interrupt import explained_interrupts, postponing_interrupts
+from .restarts import best_start, restart_seed
 from .schedules import Constant, Exponential, Schedule
 from .train import History, TrainConfig, Trainer, resolve_device, set_seed
 
@@ -13,8 +14,10 @@ __all__ = [
     "Schedule",
     "TrainConfig",
     "Trainer",
+    "best_start",
     "explained_interrupts",
     "postponing_interrupts",
     "resolve_device",
+    "restart_seed",
     "set_seed",
 ]

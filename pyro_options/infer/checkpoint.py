@@ -10,12 +10,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from pyro_options.errors import FileError, Interrupted, check
 from pyro_options.growth import num_components
+from pyro_options.handlers import GrowthMessenger
 from pyro_options.storage import Format, checksum, previous_of, reading, sweep
 
 from .state import (
@@ -30,14 +32,41 @@ from .state import (
     set_random_state,
 )
 
-if TYPE_CHECKING:
-    from .train import Trainer
-
 logger = logging.getLogger(__name__)
 
-FORMAT = Format("pyro_options.Training", 1, "Checkpoint")
+FORMAT = Format("pyro_options.Training", 2, "Checkpoint")
 _FREE = ("epochs", "device", "progress", "on_nonfinite")  # settings that a resumed training may change
-_COUNTS = ("epoch", "num_steps", "batch")
+
+
+class Training(Protocol):
+    """What can be saved: it stops between steps, and the same state goes on to the same numbers."""
+
+    COUNTS: ClassVar[tuple[str, ...]]  # attributes that say how far it is, ``num_steps`` among them
+    model: nn.Module
+    guide: nn.Module
+    config: Any
+    optimizer: Optimizer
+    history: Any  # a dataclass of numbers and lists of them
+    num_steps: int
+    settled: bool  # whether it is over
+
+    @property
+    def growth(self) -> GrowthMessenger | None:
+        """What grows it."""
+
+    @property
+    def data_sets(self) -> tuple[Any, ...]:
+        """The data, which must be the same when it goes on."""
+
+    @property
+    def done(self) -> str:
+        """How far it is, for people."""
+
+    def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
+        """Where it is in the data: plain numbers, and tensors."""
+
+    def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """The inverse of :meth:`position`."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +106,7 @@ def plain(value: Any) -> Any:
     return getattr(value, "__qualname__", type(value).__qualname__)
 
 
-def _settings(trainer: "Trainer", about: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(trainer: Training, about: Mapping[str, Any]) -> dict[str, Any]:
     """What must be the same for a training to go on."""
     growth = trainer.growth
     schedule = ("rule", "birth", "removals", "every", "patience", "settle", "max_components", "site")
@@ -85,30 +114,31 @@ def _settings(trainer: "Trainer", about: Mapping[str, Any]) -> dict[str, Any]:
         "train": {name: value for name, value in plain(trainer.config).items() if name not in _FREE},
         "growth": None if growth is None else {name: plain(getattr(growth, name)) for name in schedule},
         "about": plain(about),
-        "data": [None if data is None else fingerprint(data) for data in (trainer.data, trainer.held_out)],
+        "data": [None if data is None else fingerprint(data) for data in trainer.data_sets],
     }
 
 
 def fingerprint(data: Any) -> str:
     """Of every number in a data set."""
-    given = {f.name: getattr(data, f.name) for f in fields(data)}
+    given = {"rows": data} if isinstance(data, Tensor) else {f.name: getattr(data, f.name) for f in fields(data)}
     tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
     return checksum(str({name: value for name, value in given.items() if name not in tensors}), tensors)
 
 
-def _modules(trainer: "Trainer") -> dict[str, nn.Module]:
+def _modules(trainer: Training) -> dict[str, nn.Module]:
     return {"model": trainer.model, "guide": trainer.guide}
 
 
-def capture(trainer: "Trainer") -> tuple[dict[str, Any], dict[str, Tensor]]:
+def capture(trainer: Training) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """All that a training is, as plain numbers and copies of tensors."""
     modules = _modules(trainer)
     numbers, random = random_state()
-    config = {name: getattr(trainer, name) for name in _COUNTS} | {
+    position, place = trainer.position()
+    config = {name: getattr(trainer, name) for name in trainer.COUNTS} | {
         "settled": trainer.settled,
         "num_components": num_components(modules.values()),
-        "history": trainer.history.to_dict(),
-        "total": list(trainer.total),
+        "history": asdict(trainer.history),
+        "position": position,
         "growth": None if trainer.growth is None else trainer.growth.state_dict(),
         "rates": [group["lr"] for group in trainer.optimizer.param_groups],
         "random": random,
@@ -117,12 +147,12 @@ def capture(trainer: "Trainer") -> tuple[dict[str, Any], dict[str, Tensor]]:
         state=module_state(modules),
         optimizer=optimizer_state(trainer.optimizer, modules),
         random=numbers,
-        data={"order": trainer.order},
+        data=place,
     )
     return config, tensors
 
 
-def restore_parameters(trainer: "Trainer", config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+def restore_parameters(trainer: Training, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     """K, parameters, the optimizer and growth as they were; time and random numbers stay what they are."""
     modules = _modules(trainer)
     K = config["num_components"]
@@ -136,7 +166,7 @@ def restore_parameters(trainer: "Trainer", config: Mapping[str, Any], tensors: M
         trainer.growth.reset()
 
 
-def _history(trainer: "Trainer", saved: Mapping[str, Any]) -> Any:
+def _history(trainer: Training, saved: Mapping[str, Any]) -> Any:
     """A history of numbers, and of nothing else."""
     kind = type(trainer.history)
     for name, default in asdict(kind()).items():
@@ -147,18 +177,16 @@ def _history(trainer: "Trainer", saved: Mapping[str, Any]) -> Any:
     return kind(**saved)
 
 
-def restore(trainer: "Trainer", config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+def restore(trainer: Training, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     """Makes a trainer what :func:`capture` saw."""
     history = _history(trainer, config["history"])
-    elbo, episodes = config["total"]
-    counts = {name: config[name] for name in _COUNTS} | {"episodes": episodes}
-    for name, count in counts.items():
-        check(type(count) is int and count >= 0, f"{name} to be a count", repr(count))
+    for name in trainer.COUNTS:
+        check(type(config[name]) is int and config[name] >= 0, f"{name} to be a count", repr(config[name]))
     restore_parameters(trainer, config, tensors)
-    for name in _COUNTS:
-        setattr(trainer, name, counts[name])
-    trainer.settled, trainer.total, trainer.history = bool(config["settled"]), (float(elbo), episodes), history
-    trainer.order = parts(tensors, "data")["order"]
+    trainer.set_position(config["position"], parts(tensors, "data"))
+    for name in trainer.COUNTS:
+        setattr(trainer, name, config[name])
+    trainer.settled, trainer.history = bool(config["settled"]), history
     set_random_state(parts(tensors, "random"), config["random"])
 
 
@@ -168,7 +196,7 @@ class Saver:
     :param trainer: whose state it is
     """
 
-    def __init__(self, trainer: "Trainer", checkpoint: Checkpoint):
+    def __init__(self, trainer: Training, checkpoint: Checkpoint):
         self.trainer, self.checkpoint = trainer, checkpoint
         self.settings = _settings(trainer, checkpoint.about)
         self._step, self._time = trainer.num_steps, time.monotonic()
@@ -184,7 +212,7 @@ class Saver:
             return
         config, _ = FORMAT.read(path)  # nor is a file that is something else overwritten
         fix = f"Resume it, or delete {path}."
-        check(config["state"]["settled"], "no unfinished training", f"one of {config['state']['epoch']} epochs", fix)
+        check(config["state"]["settled"], "no unfinished training", f"one of {config['state']['num_steps']} steps", fix)
 
     def load(self) -> bool:
         """Goes on from the last good checkpoint; ``False`` if there is none."""
@@ -198,7 +226,7 @@ class Saver:
             self._compare(config["settings"])
             restore(self.trainer, config["state"], tensors)
         self._step, self._time = self.trainer.num_steps, time.monotonic()
-        logger.info("going on from step %d in epoch %d", self.trainer.num_steps, self.trainer.epoch)
+        logger.info("going on: %s", self.trainer.done)
         return True
 
     def _compare(self, saved: Mapping[str, Any]) -> None:
@@ -233,8 +261,7 @@ class Saver:
 
     def interrupt(self) -> None:
         """Stops, and says how to go on."""
-        trainer = self.trainer
-        done = f"Stopped after {trainer.num_steps} steps and {trainer.epoch} of {trainer.config.epochs} epochs."
         raise Interrupted(
-            f"{done} Everything is in {self.checkpoint.path}: do the same again with resume=True (--resume) to go on."
+            f"Stopped: {self.trainer.done}. Everything is in {self.checkpoint.path}: do the same again with "
+            "resume=True (--resume) to go on."
         )

@@ -1,8 +1,12 @@
 """Training of mixtures with conjugate components: coordinate ascent for the components, SVI for the rest."""
 
+import math
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import pyro
 import torch
@@ -12,11 +16,13 @@ from pyro.nn import PyroModule
 from torch import Tensor
 
 from pyro_options.distributions import Mixture
-from pyro_options.errors import check
+from pyro_options.errors import NumericalError, check
 from pyro_options.growth import Birth, GrowthEvent, Removal, Rule
 from pyro_options.growth.conjugate import BoundMerge, BoundRule, SeedBirth
 from pyro_options.handlers import GrowthMessenger
 
+from .checkpoint import Checkpoint, Saver
+from .interrupt import Pause, postponing_interrupts
 from .train import set_seed
 
 
@@ -58,7 +64,10 @@ class MixtureTrainer:
     :param rule: judges births; ``None`` is the :class:`~pyro_options.growth.conjugate.BoundRule`
     :param birth: starts a component; ``None`` is the :class:`~pyro_options.growth.conjugate.SeedBirth`
     :param removals: take components away; ``None`` is the :class:`~pyro_options.growth.conjugate.BoundMerge`
+    :param checkpoint: where to save, and whether to go on from there; a path saves every minute
     """
+
+    COUNTS: ClassVar[tuple[str, ...]] = ("num_steps", "refused", "final")
 
     def __init__(
         self,
@@ -69,6 +78,7 @@ class MixtureTrainer:
         rule: Rule | None = None,
         birth: Birth | None = None,
         removals: Sequence[Removal] | None = None,
+        checkpoint: Checkpoint | str | os.PathLike | None = None,
     ):
         set_seed(config.seed)
         self.model, self.guide, self.rows, self.config = model, guide, rows, config
@@ -84,6 +94,25 @@ class MixtureTrainer:
             site="rows",
         )
         self.elbo, self.history = TraceGraph_ELBO(), MixtureHistory()
+        self.num_steps = self.refused = self.final = 0  # refused checks in a row; steps after growth
+        self.settled = False  # whether training is over
+        if isinstance(checkpoint, str | os.PathLike):
+            checkpoint = Checkpoint(checkpoint)
+        self.saver = None if checkpoint is None else Saver(self, checkpoint)
+
+    @property
+    def data_sets(self) -> tuple[Tensor, ...]:
+        return (self.rows,)
+
+    @property
+    def done(self) -> str:
+        return f"{self.num_steps} steps are done, with {self.model.num_components} components"
+
+    def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
+        return {}, {}
+
+    def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Every step sees all of the data."""
 
     @torch.no_grad()
     def absorb(self) -> None:
@@ -94,23 +123,35 @@ class MixtureTrainer:
 
     def step(self) -> float:
         """One step of everything. Returns the ELBO in nats per row."""
-        self.absorb()
+        try:
+            self.absorb()
+        except torch.linalg.LinAlgError as error:
+            raise self._failure("A component of the mixture lost its shape") from error
         self.optimizer.zero_grad(set_to_none=True)
-        validate = not self.history.elbo
+        validate = self.num_steps == 0
         with (
             pyro.validation_enabled(validate),
             pyro.get_param_store().scope(),
             poutine.scale(scale=1 / len(self.rows)),
         ):
             elbo = -self.elbo.loss_and_grads(self.model, self.guide, self.rows)
+        if not math.isfinite(elbo):
+            raise self._failure(f"The ELBO of the mixture became {elbo}")
         self.optimizer.step()
+        self.num_steps += 1
         self.history.elbo.append(elbo)
         self.history.num_components.append(self.model.num_components)
         return elbo
 
+    def _failure(self, what: str) -> NumericalError:
+        step, K = self.num_steps, self.model.num_components
+        return NumericalError(
+            f"{what} at step {step} with K = {K}. Lower the learning rate, or scale the rows.", step=step
+        )
+
     def observe_and_grow(self, births: bool = True) -> GrowthEvent:
         """Lets the growth handler see all rows and decide."""
-        rows, now = self.rows, len(self.history.elbo)
+        rows, now = self.rows, self.num_steps
         with pyro.validation_enabled(False), pyro.get_param_store().scope():
             with torch.no_grad(), self.growth:
                 self.model(rows)
@@ -127,17 +168,41 @@ class MixtureTrainer:
         while self.observe_and_grow(births=False).num_removed:
             pass
 
-    def run(self) -> MixtureHistory:
-        """Grows until nothing wants to be born, merges what is one, and lets everything settle."""
-        start, refused = time.perf_counter(), 0
-        while refused < self.config.patience and len(self.history.elbo) < self.config.max_steps:
-            for _ in range(self.config.every):
+    @property
+    def growing(self) -> bool:
+        """Whether something may still be born."""
+        return self.refused < self.config.patience and self.num_steps < self.config.max_steps
+
+    def advance(self) -> None:
+        """As far as the next moment at which it can be saved."""
+        config = self.config
+        if self.growing:
+            for _ in range(config.every):
                 self.step()
-            refused = 0 if self.observe_and_grow().num_born else refused + 1
-        self.simplify()
-        for i in range(self.config.final_steps):
-            self.optimizer.param_groups[0]["lr"] = self.config.learning_rate * (1 - i / self.config.final_steps)
+            self.refused = 0 if self.observe_and_grow().num_born else self.refused + 1
+            return
+        if self.final == 0:
+            self.simplify()
+        if self.final < config.final_steps:
+            self.optimizer.param_groups[0]["lr"] = config.learning_rate * (1 - self.final / config.final_steps)
             self.step()
+            self.final += 1
+            return
         self.simplify()
-        self.history.seconds += time.perf_counter() - start
+        self.settled = True
+
+    def run(self) -> MixtureHistory:
+        """Grows until nothing wants to be born, merges what is one, and lets everything settle.
+
+        With a checkpoint, Ctrl-C saves before it raises :class:`~pyro_options.errors.Interrupted`.
+        """
+        start, before = time.perf_counter(), self.history.seconds
+        with postponing_interrupts() if self.saver is not None else nullcontext(Pause()) as pause:
+            while not self.settled:
+                self.advance()
+                self.history.seconds = before + time.perf_counter() - start
+                if self.saver is not None and (self.settled or pause.requested or self.saver.due):
+                    self.saver.save()
+                    if pause.requested:
+                        self.saver.interrupt()
         return self.history

@@ -6,9 +6,10 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pyro
@@ -16,6 +17,7 @@ import torch
 from pyro import poutine
 from pyro.infer import TraceGraph_ELBO
 from pyro.nn import PyroModule
+from torch import Tensor
 from tqdm import tqdm
 
 from pyro_options.data import Trajectories
@@ -105,6 +107,8 @@ class Trainer:
     :param checkpoint: where to save, and whether to go on from there; a path saves every minute
     """
 
+    COUNTS: ClassVar[tuple[str, ...]] = ("epoch", "num_steps", "batch")
+
     def __init__(
         self,
         model: PyroModule,
@@ -143,6 +147,22 @@ class Trainer:
         if isinstance(checkpoint, str | os.PathLike):
             checkpoint = Checkpoint(checkpoint)
         self.saver = None if checkpoint is None else Saver(self, checkpoint)
+
+    @property
+    def data_sets(self) -> tuple[Trajectories | None, ...]:
+        return self.data, self.held_out
+
+    @property
+    def done(self) -> str:
+        return f"{self.num_steps} steps and {self.epoch} of {self.config.epochs} epochs are done"
+
+    def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
+        return {"elbo": self.total[0], "episodes": self.total[1]}, {"order": self.order}
+
+    def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        elbo, episodes = numbers["elbo"], numbers["episodes"]
+        check(type(episodes) is int and episodes >= 0, "episodes to be a count", repr(episodes))
+        self.total, self.order = (float(elbo), episodes), tensors["order"]
 
     def parameters(self) -> list[torch.nn.Parameter]:
         """Every parameter of the model and the guide."""
