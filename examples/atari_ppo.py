@@ -41,7 +41,7 @@ from pyro_options.methods import METHODS, SEGMENT_PRESETS
 from pyro_options.rl import SMDPPPO, PartwiseLearning
 
 FRAME_SKIP = 4
-DISCOVERY = ("num_episodes", "episode_steps", "epsilon", "termination_cost", "initial_options", "epochs")
+DISCOVERY = ("num_episodes", "episode_steps", "epsilon", "termination_cost", "epochs")
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,6 @@ class Setup:
     """chance that the expert acts at random, which shows states that are not its own"""
     termination_cost: float = 0.0
     """nats for each termination, where options have any; more makes them longer"""
-    initial_options: int = 8
-    """discovery that is not told K starts with so many, may add some, and drops those that it does not use"""
     hidden: tuple[int, ...] = (64,)
     """units of the network below the options; none for a linear layer each"""
     epochs: int | None = None
@@ -197,7 +195,7 @@ def find_skills(game: str, arm: str, setup: Setup, seed: int, folder: Path, devi
         check(skills.metadata["setup"] == about, f"the setup of {path}", about, "Use another --out.")
         return skills
     name, _, count = arm.partition("@")
-    config: dict[str, Any] = {"num_options": int(count)} if count else {"initial_options": setup.initial_options}
+    config: dict[str, Any] = {"num_options": int(count)} if count else {}
     if METHODS[name]["guide"] == "segments":
         config |= SEGMENT_PRESETS["atari"] | {"hidden": tuple(setup.hidden)}
     else:
