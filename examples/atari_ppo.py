@@ -1,46 +1,47 @@
-"""From a scripted expert to learning curves on an Atari game, with skills and without.
+"""From a scripted expert to learning curves on Atari games, with skills and without.
 
 Each run plays the expert, discovers options in its RAM with a named method, adds them to the game's actions and trains
 PPO. Run it with::
 
-    python examples/atari_ppo.py                                             # RAM, MlpPolicy: an hour or so per run
-    python examples/atari_ppo.py --preset paper --device cuda                # pixels, CnnPolicy, 3 million decisions
-    python examples/atari_ppo.py --arms none options-exact ddo@8 --seeds 0 1
-    python examples/atari_ppo.py --arms options@8 --total-steps 300000 --game Freeway
+    python examples/atari_ppo.py                                     # RAM, MlpPolicy: two games, six arms, five seeds
+    python examples/atari_ppo.py --games Freeway --arms none options-exact ddo@8 --seeds 0 --total-steps 50000
+    python examples/atari_ppo.py --preset paper --device cuda        # pixels, CnnPolicy, 3 million decisions
+    python examples/atari_ppo.py --no-run                            # only draw what is there
 
-An arm is ``none`` or a method of ``pyro_options.methods``, with ``@K`` to fix the number of options. Runs are kept one
-by one in ``--out``: stop it whenever you like, and the same command goes on from the last checkpoint to the same
-numbers (``--no-resume`` starts again). It writes a table and ``atari_ppo.png``: interquartile means over seeds with
-95 % bootstrap intervals, against decisions (the paper's axis) and against frames of the emulator (the fair one). Every
-arm has the same wrappers. Returns are those of whole games, unclipped, over the last 100 episodes of training; frames
-of resets are not counted.
+An arm is ``none`` or a method of ``pyro_options.methods``, with ``@K`` to fix the number of options. Runs are kept in
+``--out``: stop it whenever you like, and the same command goes on from the last checkpoints to the same numbers. It
+writes a JSON file for each game (every run, with commands and versions), ``atari_ppo.md`` and ``atari_ppo.png``:
+interquartile means over seeds with 95 % bootstrap intervals, against decisions (the paper's axis) and against frames of
+the emulator (the fair one). Two commands may share an ``--out`` if they play different games. Every arm has the same
+wrappers. Returns are those of whole games, unclipped, over the last games of training (20 with RAM, 100 with pixels);
+frames of resets are not counted.
 """
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
-import torch
 import tyro
 from stable_baselines3.common import atari_wrappers
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
+from studies.learning import figure, final_return, page, thinned
 
-from pyro_options import plotting
-from pyro_options.discovery import skills_of
-from pyro_options.envs import SkillWrapper, atari_demonstrations, make_atari, ram
-from pyro_options.errors import check
-from pyro_options.infer import Checkpoint, TrainConfig, Trainer, explained_interrupts, set_seed
-from pyro_options.methods import METHODS, build
-from pyro_options.rl import SMDPPPO, PartwiseLearning, bootstrap_interval, curve_band, interquartile_mean
-from pyro_options.skills import Skills
-from pyro_options.storage import write_json
+from pyro_options import Skills, discover
+from pyro_options.data import Trajectories
+from pyro_options.envs import EXPERTS, SkillWrapper, atari_demonstrations, make_atari, ram
+from pyro_options.errors import check, choice
+from pyro_options.experiments import read_runs, run_grid
+from pyro_options.infer import explained_interrupts
+from pyro_options.methods import METHODS, SEGMENT_PRESETS
+from pyro_options.rl import SMDPPPO, PartwiseLearning
 
 FRAME_SKIP = 4
-FIXED = ("max_duration", "deterministic", "gamma", "num_episodes", "episode_steps", "epochs")
+DISCOVERY = ("num_episodes", "episode_steps", "epsilon", "termination_cost", "epochs")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ PRESETS = {
     "paper": Preset("CnnPolicy", 3_000_000, 1, {"n_steps": 512}),
     "ram": Preset(
         "MlpPolicy",
-        500_000,
+        300_000,
         8,
         {
             "n_steps": 128,
@@ -67,25 +68,21 @@ PRESETS = {
             "learning_rate": 2.5e-4,
             "clip_range": 0.1,
             "ent_coef": 0.01,
-            "policy_kwargs": {"net_arch": [256, 256]},
+            "policy_kwargs": {"net_arch": [128, 128]},
+            "stats_window_size": 20,  # a game of Freeway takes 2048 actions
         },
     ),
 }
 
 
 @dataclass(frozen=True)
-class Args:
-    """Skills from an expert, then PPO."""
+class Setup:
+    """Everything about a run but its game, arm and seed."""
 
-    game: str = "Breakout"
-    """Breakout, Freeway or Pong"""
     preset: Literal["ram", "paper"] = "ram"
-    arms: tuple[str, ...] = ("none", "options-exact", "options-exact@8", "ddo@8")
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    """of demonstrations, discovery and learning"""
     total_steps: int | None = None
     """decisions of each run; by default the preset's"""
-    max_duration: int = 15
+    max_duration: int = 4
     """steps after which a skill is stopped"""
     deterministic: bool = True
     """whether skills take their most probable action"""
@@ -94,35 +91,55 @@ class Args:
     """of the expert"""
     episode_steps: int = 300
     """at which an expert's episode is cut"""
-    epochs: int = 60
-    """of discovery"""
-    checkpoint_every: int = 50_000
-    """decisions"""
-    resume: bool = True
-    """go on with runs that were stopped, and keep those that are finished"""
-    processes: bool = False
-    """one process for each environment"""
-    device: str = "auto"
-    progress: bool = True
-    """show the progress of discovery"""
-    out: Path = Path("out/atari_ppo")
-
-    def __post_init__(self) -> None:
-        for arm in self.arms:
-            name, _, count = arm.partition("@")
-            known = arm == "none" or (name in METHODS and (count.isdigit() or "@" not in arm))
-            check(known, f"arms none, or one of {', '.join(METHODS)}, with @K or without", repr(arm))
+    epsilon: float = 0.05
+    """chance that the expert acts at random, which shows states that are not its own"""
+    termination_cost: float = 0.0
+    """nats for each termination, where options have any; more makes them longer"""
+    hidden: tuple[int, ...] = (64,)
+    """units of the network below the options; none for a linear layer each"""
+    epochs: int | None = None
+    """of discovery, by default its own choice"""
 
     @property
     def steps(self) -> int:
         return PRESETS[self.preset].total_steps if self.total_steps is None else self.total_steps
 
-    def settings(self) -> dict[str, Any]:
-        """What a run may not change when it is resumed."""
-        return {name: getattr(self, name) for name in FIXED} | {"total_steps": self.steps}
 
-    def folder(self, arm: str, seed: int) -> Path:
-        return self.out / f"{self.game}_{self.preset}_{arm}_seed{seed}"
+@dataclass(frozen=True)
+class Args(Setup):
+    """Skills from an expert, then PPO."""
+
+    games: tuple[str, ...] = ("Freeway", "Breakout")
+    """Breakout, Freeway or Pong"""
+    arms: tuple[str, ...] = ("none", "options-exact", "options-exact@8", "ddo@8", "compile@8", "compile-np")
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    """of demonstrations, discovery and learning"""
+    processes: int = 1
+    """runs at a time, each on one thread"""
+    env_processes: bool = False
+    """one process for each environment"""
+    checkpoint_every: int = 100_000
+    """decisions"""
+    device: str = "auto"
+    out: Path = Path("out/atari_ppo")
+    run: bool = True
+    """otherwise only draw and write what is there"""
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        for game in self.games:
+            choice(game, "game", EXPERTS)
+        for arm in self.arms:
+            name, _, count = arm.partition("@")
+            known = arm == "none" or (name in METHODS and (count.isdigit() or "@" not in arm))
+            check(known, f"arms none, or one of {', '.join(METHODS)}, with @K or without", repr(arm))
+
+
+def grid(game: str, args: Args) -> dict[str, dict]:
+    """Every run, in whole rounds of seeds, so that a study that is not done yet is a fair one."""
+    setup = {field.name: getattr(args, field.name) for field in fields(Setup)} | {"total_steps": args.steps}
+    runs = product(args.seeds, args.arms)
+    return {f"{arm}, seed {seed}": {"game": game, "arm": arm, "seed": seed, **setup} for seed, arm in runs}
 
 
 class RamBits(gym.ObservationWrapper):
@@ -136,138 +153,117 @@ class RamBits(gym.ObservationWrapper):
         return np.unpackbits(observation).astype(np.float32)
 
 
-def make_game(args: Args) -> gym.Env:
+def make_game(game: str, preset: str) -> gym.Env:
     """The game as every arm sees it; Monitor is innermost, to report whole games and unclipped scores."""
-    if args.preset == "paper":
-        make_atari(args.game).close()  # registers the games, and refuses unknown ones
-        env: gym.Env = Monitor(gym.make(f"{args.game}NoFrameskip-v4", frameskip=1))
+    if preset == "paper":
+        make_atari(game).close()  # registers the games
+        env: gym.Env = Monitor(gym.make(f"{game}NoFrameskip-v4", frameskip=1))
         env = gym.wrappers.FrameStackObservation(atari_wrappers.AtariWrapper(env, frame_skip=FRAME_SKIP), 4)
         return gym.wrappers.ReshapeObservation(env, (4, 84, 84))
-    env = atari_wrappers.EpisodicLifeEnv(Monitor(make_atari(args.game, FRAME_SKIP)))
+    env = atari_wrappers.EpisodicLifeEnv(Monitor(make_atari(game, FRAME_SKIP)))
     if "FIRE" in env.unwrapped.get_action_meanings():  # type: ignore[attr-defined]
         env = atari_wrappers.FireResetEnv(env)
     return RamBits(atari_wrappers.ClipRewardEnv(env))
 
 
-def make_envs(args: Args, skills: Skills | None) -> VecEnv:
+def make_envs(game: str, setup: Setup, skills: Skills | None, processes: bool = False) -> VecEnv:
     def make():
-        options = {"max_duration": args.max_duration, "deterministic": args.deterministic, "frame_skip": FRAME_SKIP}
-        return SkillWrapper(make_game(args), skills, args.gamma, observe=ram, **options)
+        options = {"max_duration": setup.max_duration, "deterministic": setup.deterministic, "frame_skip": FRAME_SKIP}
+        return SkillWrapper(make_game(game, setup.preset), skills, setup.gamma, observe=ram, **options)
 
-    kind = SubprocVecEnv if args.processes else DummyVecEnv
-    return kind([make] * PRESETS[args.preset].num_envs)
+    kind = SubprocVecEnv if processes else DummyVecEnv
+    return kind([make] * PRESETS[setup.preset].num_envs)
 
 
-def discover(arm: str, args: Args, seed: int) -> Skills | None:
+def demonstrations(game: str, setup: Setup, seed: int, out: Path) -> Trajectories:
+    """The expert's episodes, which all arms of a seed share."""
+    path = out / f"{game}_{setup.num_episodes}x{setup.episode_steps}_{setup.epsilon:g}_seed{seed}.npz"
+    if not path.exists():
+        sizes = {"max_steps": setup.episode_steps, "epsilon": setup.epsilon}
+        atari_demonstrations(game, setup.num_episodes, seed=seed, **sizes).save(path)
+    return Trajectories.load(path)
+
+
+def find_skills(game: str, arm: str, setup: Setup, seed: int, folder: Path, device: str) -> Skills | None:
     """Options from the expert's demonstrations; kept in the run's folder."""
-    path = args.folder(arm, seed) / "skills.safetensors"
     if arm == "none":
         return None
-    if args.resume and path.exists():
-        return Skills.load(path)
-    data = atari_demonstrations(args.game, args.num_episodes, max_steps=args.episode_steps, seed=seed)
+    path = folder / "skills.safetensors"
+    about = {name: value for name, value in asdict(setup).items() if name in DISCOVERY} | {"hidden": [*setup.hidden]}
+    if path.exists():
+        skills = Skills.load(path)
+        check(skills.metadata["setup"] == about, f"the setup of {path}", about, "Use another --out.")
+        return skills
     name, _, count = arm.partition("@")
-    set_seed(seed)
-    method = build(name, data, hidden=(), skip_constant=True, **({"num_options": int(count)} if count else {}))
-    config = TrainConfig(args.epochs, batch_size=32, seed=seed, device=args.device, progress=args.progress)
-    saved = Checkpoint(path.with_name("discovery.safetensors"), args.resume)
-    Trainer(method.model, method.guide, data, config, method.growth, checkpoint=saved).run()
-    skills = skills_of(method, data).used().to("cpu")
-    print(skills.describe(), flush=True)
+    config: dict[str, Any] = {"num_options": int(count)} if count else {}
+    if METHODS[name]["guide"] == "segments":
+        config |= SEGMENT_PRESETS["atari"] | {"hidden": tuple(setup.hidden)}
+    else:
+        config |= {"termination_cost": setup.termination_cost, "hidden": tuple(setup.hidden)}
+    if setup.epochs is not None:
+        config["epochs"] = setup.epochs
+    data = demonstrations(game, setup, seed, folder.parent)
+    saved = {"checkpoint": folder / "discovery.safetensors", "resume": True}
+    skills = discover(data, name, seed=seed, device=device, progress=False, **saved, **config).used()
+    skills.metadata["setup"] = about
     skills.save(path)
     return skills
 
 
-def run(arm: str, args: Args, seed: int) -> dict:
-    """One arm with one seed, from wherever it was left."""
-    folder = args.folder(arm, seed)
+def run(
+    game: str,
+    arm: str,
+    seed: int,
+    *,
+    out: Path,
+    every: int,
+    env_processes: bool = False,
+    device: str = "auto",
+    **setup,
+) -> dict:
+    """One arm of one game with one seed, from wherever it was left.
+
+    :param every: decisions between checkpoints
+    :param setup: fields of :class:`Setup`
+    """
+    given, preset = Setup(**setup), PRESETS[setup["preset"]]
+    folder = out / f"{game}_{given.preset}_{arm}_seed{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    result = folder / "result.json"
-    if args.resume and result.exists():
-        saved = json.loads(result.read_text())
-        check(saved["settings"] == args.settings(), f"the settings of {result}", args.settings(), "Use another --out.")
-        return saved
-    skills = discover(arm, args, seed)
-    preset = PRESETS[args.preset]
+    skills = find_skills(game, arm, given, seed, folder, device)
     learner, rows = PartwiseLearning(
         folder / "agent.safetensors",
-        lambda: make_envs(args, skills),
-        lambda envs: SMDPPPO(preset.policy, envs, gamma=args.gamma, seed=seed, device=args.device, **preset.ppo),
-        every=args.checkpoint_every,
+        lambda: make_envs(game, given, skills, env_processes),
+        lambda envs: SMDPPPO(preset.policy, envs, gamma=given.gamma, seed=seed, device=device, **preset.ppo),
+        every=every,
         seed=seed,
-        resume=args.resume,
-        about=args.settings() | {"total_steps": None},
-    ).run(args.steps)
-    print(f"{args.game} {arm} seed {seed}: {rows[-1]}", flush=True)
+        about=setup | {"total_steps": None},  # may be more when it goes on
+    ).run(given.steps)
     learner.save(folder / "agent.zip")
-    row = {"game": args.game, "preset": args.preset, "arm": arm, "seed": seed, "settings": args.settings()}
-    row |= {"num_options": 0 if skills is None else skills.num_options, "final_return": final_return(rows, args.steps)}
-    write_json(result, row | {"curve": rows})
-    return row | {"curve": rows}
-
-
-def final_return(rows: list[dict], steps: int) -> float | None:
-    """Mean return over the last sixth of the decisions, as in the paper; ``None`` if no game ended."""
-    values = [row["return"] for row in rows if row["steps"] > steps * 5 / 6 and "return" in row]
-    return float(np.mean(values)) if values else None
-
-
-def table(runs: list[dict], arms: tuple[str, ...]) -> str:
-    """Interquartile means with intervals: at the end, and at the frames that every run has seen."""
-    frames = min(run["curve"][-1]["frames"] for run in runs)
-    lines = [f"| arm | options | return at the end | return after {frames:,} frames |", "|---|---|---|---|"]
-    for arm in arms:
-        mine = [run for run in runs if run["arm"] == arm]
-        counts = sorted({run["num_options"] for run in mine})
-        fair = []
-        for run in mine:
-            seen = [row["return"] for row in run["curve"] if row["frames"] <= frames and "return" in row]
-            fair.append(seen[-1] if seen else None)
-        cells = [_interval([run["final_return"] for run in mine]), _interval(fair)]
-        options = " to ".join(str(k) for k in sorted({counts[0], counts[-1]}))
-        lines.append(f"| {arm} | {options} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _interval(values: list[float | None]) -> str:
-    if None in values:
-        return "no game ended"
-    low, high = bootstrap_interval(np.array(values, dtype=float))
-    return f"{interquartile_mean(values):.2f} [{low:.2f}, {high:.2f}]"
-
-
-def figure(runs: list[dict], args: Args, path: Path) -> None:
-    """Learning curves of all arms on both axes."""
-    with plotting.style():
-        fig, axes = plotting.plt.subplots(1, 2, figsize=(plotting.PAGE, 3.2), layout="constrained", sharey=True)
-        for ax, axis, label in zip(axes, ("steps", "frames"), ("decisions", "frames of the emulator")):
-            for number, arm in enumerate(args.arms):
-                curves = [[row for row in one["curve"] if "return" in row] for one in runs if one["arm"] == arm]
-                if not all(curves):
-                    continue
-                xs, ys = ([[row[key] for row in curve] for curve in curves] for key in (axis, "return"))
-                band, color = curve_band(xs, ys), plotting.PALETTE[number]
-                ax.plot(band.x, band.center, color=color, linewidth=2, label="no skills" if arm == "none" else arm)
-                ax.fill_between(band.x, band.low, band.high, color=color, alpha=0.15, linewidth=0)
-            ax.set(xlabel=label)
-        axes[0].set(ylabel="return of a game")
-        if axes[0].lines:
-            axes[0].legend(loc="upper left")
-        fig.suptitle(f"{args.game}, {args.preset}: interquartile mean of {len(args.seeds)} seeds, 95 % intervals")
-        fig.savefig(path)
-        plotting.plt.close(fig)
+    return {
+        "num_options": 0 if skills is None else skills.num_options,
+        "mean_duration": learner.num_primitive_steps / learner.num_timesteps,
+        "final_return": final_return(rows, given.steps),
+        "curve": thinned(rows),
+    }
 
 
 def main(args: Args) -> list[dict]:
-    torch.set_num_threads(1 if args.preset == "ram" else torch.get_num_threads())
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "config.json").write_text(json.dumps(asdict(args) | {"out": str(args.out)}, indent=2) + "\n")
-    runs = [run(arm, args, seed) for seed in args.seeds for arm in args.arms]
-    text = table(runs, args.arms)
-    (args.out / "atari_ppo.md").write_text(text + "\n")
-    figure(runs, args, args.out / "atari_ppo.png")
-    print(f"{text}\n\nwrote {args.out / 'atari_ppo.md'} and {args.out / 'atari_ppo.png'}")
-    return runs
+    """Runs what is missing, then writes the tables and the figure."""
+    where = {"out": args.out, "every": args.checkpoint_every, "device": args.device}
+    job = partial(run, env_processes=args.env_processes, **where)
+    rows: list[dict] = []
+    for game in args.games:
+        path, jobs = args.out / f"{game}.json", grid(game, args)
+        if args.run:
+            run_grid(job, jobs, path, args.processes, args.progress)
+        done = {row["name"]: row for row in read_runs(path)}
+        rows += [done[name] for name in jobs if name in done]
+    check(len(rows) > 0, f"finished runs in {args.out}", "none")
+    text = page(rows)
+    (args.out / "atari_ppo.md").write_text(text)
+    figure(rows, args.out / "atari_ppo.png")
+    print(f"{text}\nwrote {args.out / 'atari_ppo.md'} and {args.out / 'atari_ppo.png'}")
+    return rows
 
 
 if __name__ == "__main__":

@@ -7,19 +7,19 @@ order that it has to find out, once with the plain actions and once with the ski
     python examples/switches_ppo.py
     python examples/switches_ppo.py --seeds 0 --arms options-exact       # a minute
 
-It prints a table and writes ``results.json``, ``config.json``, ``switches_ppo.png`` and, with skills, ``skills.gif`` to
-``--out``. Runs that are in ``results.json`` with the same settings are not repeated, so that the same command goes on
+It prints a table and writes ``results.json`` (every run, with commands and versions), ``switches_ppo.png`` and, with
+skills, ``skills.gif`` to ``--out``. Runs that are in ``results.json`` are not repeated, so the same command goes on
 after Ctrl-C or a crash. Success is measured over the last 100 training episodes; frames count every step of the
 environment, inside skills too.
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
-import torch
 import tyro
 from PIL import Image
 from stable_baselines3.common.monitor import Monitor
@@ -27,21 +27,17 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from pyro_options import plotting
 from pyro_options.envs import SkillWrapper, SwitchesEnv, agent_space, switches_demonstrations
+from pyro_options.experiments import run_grid
 from pyro_options.infer import TrainConfig, Trainer, set_seed
 from pyro_options.methods import build
 from pyro_options.rl import SMDPPPO, CurveCallback, curve_band
 from pyro_options.skills import Skills
-from pyro_options.storage import write_json
 
 
 @dataclass(frozen=True)
-class Args:
-    """PPO with and without discovered skills."""
+class Setup:
+    """Everything about a run but its arm and seed."""
 
-    arms: tuple[str, ...] = ("none", "options-exact")
-    """none, or a method of pyro_options.methods"""
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    """of demonstrations, discovery and learning"""
     max_frames: int = 200_000
     """give up after so many frames"""
     stop_at: float = 0.9
@@ -62,13 +58,25 @@ class Args:
     """with less, plain actions get stuck at the first switch"""
     learning_rate: float = 1e-3
     """of PPO"""
+
+
+@dataclass(frozen=True)
+class Args(Setup):
+    """PPO with and without discovered skills."""
+
+    arms: tuple[str, ...] = ("none", "options-exact")
+    """none, or a method of pyro_options.methods"""
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    """of demonstrations, discovery and learning"""
+    processes: int = 1
+    """runs at a time, each on one thread"""
     out: Path = Path("out/switches_ppo")
 
 
 class Progress(CurveCallback):
     """A learning curve that knows when to stop."""
 
-    def __init__(self, args: Args):
+    def __init__(self, args: Setup):
         super().__init__()
         self.args = args
 
@@ -81,7 +89,7 @@ class Progress(CurveCallback):
         return True
 
 
-def discover(arm: str, args: Args, seed: int) -> tuple[Skills, dict]:
+def discover(arm: str, args: Setup, seed: int) -> tuple[Skills, dict]:
     """The options that explain the demonstrations, and how well they do."""
     data = switches_demonstrations(args.num_episodes, seed)
     set_seed(seed)
@@ -96,7 +104,7 @@ def discover(arm: str, args: Args, seed: int) -> tuple[Skills, dict]:
     return skills, found | {"demonstration_frames": data.num_steps}
 
 
-def learn(skills: Skills | None, args: Args, seed: int) -> list[dict]:
+def learn(skills: Skills | None, args: Setup, seed: int) -> list[dict]:
     """PPO until it succeeds or the frames are used up; returns its learning curve."""
 
     def make():
@@ -122,17 +130,21 @@ def learn(skills: Skills | None, args: Args, seed: int) -> list[dict]:
     return progress.rows
 
 
-def run(arm: str, args: Args, seed: int) -> dict:
-    """One arm with one seed."""
+def run(arm: str, seed: int, *, out: Path, **setup) -> dict:
+    """One arm with one seed.
+
+    :param setup: fields of :class:`Setup`
+    """
+    args = Setup(**setup)
     skills, found = (None, {}) if arm == "none" else discover(arm, args, seed)
     curve = learn(skills, args, seed)
     solved = len(curve) > 0 and curve[-1].get("success", 0.0) >= args.stop_at
     if skills is not None:
-        film(skills, args, args.out / "skills.gif")
-    return {"arm": arm, "seed": seed, "solved": solved, **curve[-1], **found, "curve": curve}
+        film(skills, args, out / "skills.gif")
+    return {"solved": solved, **curve[-1], **found, "curve": curve}
 
 
-def film(skills: Skills, args: Args, path: Path) -> None:
+def film(skills: Skills, args: Setup, path: Path) -> None:
     """Each skill from three random places, side by side; a frame in the skill's colour while it runs."""
     rows = []
     for k in range(skills.num_options):
@@ -221,19 +233,10 @@ def table(runs: list[dict], max_frames: int) -> str:
 
 
 def main(args: Args) -> list[dict]:
-    torch.set_num_threads(1)
-    args.out.mkdir(parents=True, exist_ok=True)
-    config = json.loads(json.dumps(asdict(args) | {"out": str(args.out)}))
-    same = {key: value for key, value in config.items() if key not in ("arms", "seeds", "out")}
-    path = args.out / "results.json"
-    saved = json.loads(path.read_text()) if path.exists() else {"settings": same, "runs": []}
-    runs = saved["runs"] if saved["settings"] == same else []
-    done = {(run["arm"], run["seed"]) for run in runs}
-    for arm, seed in [(arm, seed) for seed in args.seeds for arm in args.arms if (arm, seed) not in done]:
-        runs.append(run(arm, args, seed))
-        print(table(runs[-1:], args.max_frames).splitlines()[-1], flush=True)
-        write_json(path, {"settings": same, "runs": runs}, indent=1)
-    (args.out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    """Runs what is missing, then writes the figure."""
+    path, setup = args.out / "results.json", {field.name: getattr(args, field.name) for field in fields(Setup)}
+    jobs = {f"{arm}, seed {s}": {"arm": arm, "seed": s, **setup} for s, arm in product(args.seeds, args.arms)}
+    runs = run_grid(partial(run, out=args.out), jobs, path, args.processes)
     figure(runs, args.out / "switches_ppo.png")
     print(table(sorted(runs, key=lambda one: (args.arms.index(one["arm"]), one["seed"])), args.max_frames))
     print(f"\nwrote {path} and {args.out / 'switches_ppo.png'}")

@@ -52,7 +52,7 @@ TINY = {
     "reproduce.py": ["--preset", "smoke", "--processes", "1", "--no-progress"],
     "switches_ppo.py": ["--seeds", "0", "--max-frames", "1500", "--num-episodes", "40", "--epochs", "2"],
     "atari_ppo.py": [
-        *("--seeds", "0", "--arms", "none", "ddo@2", "--game", "Freeway", "--num-episodes", "3"),
+        *("--seeds", "0", "--arms", "none", "ddo@2", "--games", "Freeway", "--num-episodes", "3"),
         *("--episode-steps", "30", "--epochs", "1", "--checkpoint-every", "1024", "--no-progress"),
     ],
     "dp_mixture.py": ["--num-clusters", "2", "--num-rows", "60", "--patience", "1"],
@@ -196,15 +196,11 @@ def test_switches_ppo(tmp_path):
     assert (tmp_path / "skills.gif").read_bytes()[:6] == b"GIF89a"
 
 
-@pytest.fixture(scope="module")
-def atari_ppo():
+@pytest.fixture
+def atari_ppo(monkeypatch):
     """The example as a module: each process of its own would compile and import for longer than it runs."""
-    spec = importlib.util.spec_from_file_location("atari_ppo", EXAMPLES / "atari_ppo.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["atari_ppo"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["atari_ppo"]
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module("atari_ppo")
 
 
 def parsed(module, *arguments):
@@ -216,31 +212,46 @@ def test_atari_ppo_goes_on_where_it_was_left(atari_ppo, tmp_path, capsys):
         return atari_ppo.main(parsed(atari_ppo, *TINY["atari_ppo.py"], "--out", str(tmp_path), "--total-steps", steps))
 
     whole = run("2048")[1]
-    assert [row["steps"] for row in whole["curve"]] == [1024, 2048] and 1 <= whole["num_options"] <= 2
-    assert whole["curve"][-1]["frames"] > 4 * 2048  # skills last
-    assert "| none | 0 |" in (tmp_path / "atari_ppo.md").read_text() and (tmp_path / "atari_ppo.png").exists()
+    assert whole["curve"]["steps"] == [1024, 2048] and 1 <= whole["num_options"] <= 2
+    assert whole["curve"]["frames"][-1] > 4 * 2048 and whole["mean_duration"] > 1  # skills last
+    assert "| none | 1 | 0 |" in (tmp_path / "atari_ppo.md").read_text() and (tmp_path / "atari_ppo.png").exists()
 
     assert run("2048")[1] == whole  # read, not repeated
-    with pytest.raises(ValueError, match="the settings of"):
+    with pytest.raises(ValueError, match="the settings that"):
         run("3072")
-    for arm in ("none", "ddo@2"):
-        (tmp_path / f"Freeway_ram_{arm}_seed0" / "result.json").unlink()
+    (tmp_path / "Freeway.json").unlink()
     longer = run("3072")[1]["curve"]
-    assert longer[:2] == whole["curve"] and [row["steps"] for row in longer] == [1024, 2048, 3072]
+    assert longer["steps"] == [1024, 2048, 3072]
+    assert [longer[axis][:2] for axis in whole["curve"]] == list(whole["curve"].values())
 
 
 def test_atari_ppo_learns_from_pixels_while_skills_read_ram(atari_ppo, tmp_path, capsys):
     pytest.importorskip("cv2")
-    args = parsed(atari_ppo, "--preset", "paper", "--game", "Freeway")
+    setup = atari_ppo.Setup(preset="paper")
     still = ScriptedSkills(lambda x, k: 0, lambda x, k: x[0] < 0, 1, 3, state_dim=1024)
-    learner = SMDPPPO("CnnPolicy", atari_ppo.make_envs(args, still), n_steps=4, n_epochs=1, batch_size=4, device="cpu")
-    learner.learn(4)
+    envs = atari_ppo.make_envs("Freeway", setup, still)
+    learner = SMDPPPO("CnnPolicy", envs, n_steps=4, n_epochs=1, batch_size=4, device="cpu").learn(4)
     assert learner.observation_space.shape == (4, 84, 84) and learner.num_frames >= 16
 
 
-def test_atari_ppo_refuses_an_unknown_arm(atari_ppo):
+def test_atari_ppo_refuses_what_it_does_not_know(atari_ppo, tmp_path):
     with pytest.raises(ValueError, match="magic@3"):
         atari_ppo.Args(arms=("none", "magic@3"))
+    with pytest.raises(ValueError, match="Chess"):
+        atari_ppo.Args(games=("Chess",))
+    with pytest.raises(ValueError, match="finished runs in"):
+        atari_ppo.main(atari_ppo.Args(out=tmp_path, run=False))
+
+
+def test_learning_curves_are_thinned_and_read_where_games_had_ended(atari_ppo):
+    learning = importlib.import_module("studies.learning")
+    rows = [{"steps": 10 * i, "frames": 40 * i} | ({"return": float(i)} if i >= 100 else {}) for i in range(1, 301)]
+    curve = learning.thinned(rows)
+    assert len(curve["steps"]) == learning.POINTS and curve["steps"][-1] == 3000 and curve["return"][0] is None
+    assert learning.points(curve, "frames").min() >= 100
+    assert learning.return_at(curve, 40 * 99) is None and 190 < learning.return_at(curve, 40 * 200) <= 200
+    assert learning.final_return(rows, 3000) == pytest.approx(np.mean(range(251, 301)))
+    assert learning.final_return(rows[:99], 990) is None
 
 
 def test_dp_mixture(tmp_path):

@@ -1,0 +1,93 @@
+"""Learning curves of games, arms and seeds: thinned out to be kept, summed up in tables, drawn on both axes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.ticker import EngFormatter
+
+from pyro_options import plotting
+from pyro_options.rl import curve_band
+
+from .summary import cell, groups, markdown, span
+
+POINTS = 60  # of a curve that are kept
+
+
+def final_return(rows: Sequence[dict], steps: int) -> float | None:
+    """Mean return over the last sixth of the decisions, as in the paper; ``None`` if no game ended."""
+    values = [row["return"] for row in rows if row["steps"] > steps * 5 / 6 and "return" in row]
+    return float(np.mean(values)) if values else None
+
+
+def thinned(rows: Sequence[dict]) -> dict[str, list]:
+    """A learning curve in columns, with at most ``POINTS`` entries; a return is ``None`` until a game ends."""
+    kept = np.unique(np.linspace(0, len(rows) - 1, POINTS).astype(int)) if rows else []
+    curve = {key: [rows[i][key] for i in kept] for key in ("steps", "frames")}
+    returns = [rows[i].get("return") for i in kept]
+    return curve | {"return": [None if value is None else round(value, 3) for value in returns]}
+
+
+def points(curve: dict[str, list], axis: str) -> np.ndarray:
+    """Where on an axis a curve has which return, ``(2, points)``."""
+    known = [(x, value) for x, value in zip(curve[axis], curve["return"]) if value is not None]
+    return np.array(known, dtype=float).reshape(-1, 2).T
+
+
+def return_at(curve: dict[str, list], frames: int) -> float | None:
+    """What a run had reached when it had seen so many frames; ``None`` if no game had ended."""
+    at, values = points(curve, "frames")
+    return float(values[at <= frames][-1]) if (at <= frames).any() else None
+
+
+def table(rows: list[dict]) -> str:
+    """One game: returns at the end, and at the frames that every run has seen."""
+    frames = min(row["curve"]["frames"][-1] for row in rows)
+    lines = []
+    for arm, mine in groups(rows, lambda row: row["arm"]).items():
+        ends = [row["final_return"] for row in mine], [return_at(row["curve"], frames) for row in mine]
+        options = span([row["num_options"] for row in mine]), cell([row["mean_duration"] for row in mine], ".1f")
+        returns = ["no game ended" if None in values else cell(values, ".2f") for values in ends]
+        lines.append([arm, len(mine), *options, *returns])
+    steps = f"{rows[0]['total_steps']:,} decisions"
+    header = "arm", "seeds", "options", "steps of a decision", f"return after {steps}", f"after {frames:,} frames"
+    return markdown(header, lines)
+
+
+def page(rows: list[dict]) -> str:
+    """All games, in Markdown."""
+    intro = "Interquartile means over seeds, with 95 % bootstrap intervals; a decision is an action or a whole skill.\n"
+    games = groups(rows, lambda row: row["game"])
+    return "\n".join([intro, *(f"### {game}\n\n{table(mine)}" for game, mine in games.items())])
+
+
+def figure(rows: list[dict], path: Path) -> None:
+    """Learning curves of all arms on both axes, a line of panels for each game."""
+    games = groups(rows, lambda row: row["game"])
+    arms = list(groups(rows, lambda row: row["arm"]))
+    with plotting.style():
+        size = (plotting.PAGE, 0.6 + 2.6 * len(games))
+        layout = {"layout": "constrained", "sharey": "row", "squeeze": False}
+        fig, axes = plotting.plt.subplots(len(games), 2, figsize=size, **layout)
+        for line, (game, mine) in zip(axes, games.items()):
+            for ax, axis, label in zip(line, ("steps", "frames"), ("decisions", "frames of the emulator")):
+                for arm, curves in groups(mine, lambda row: row["arm"]).items():
+                    _draw(ax, [row["curve"] for row in curves], axis, arm, plotting.PALETTE[arms.index(arm)])
+                ax.set(xlabel=label)
+                ax.xaxis.set_major_formatter(EngFormatter())
+            line[0].set(ylabel=f"{game}: return of a game")
+        if axes[0, 0].lines:
+            fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        seeds = span([len(one) for one in groups(rows, lambda row: f"{row['game']} {row['arm']}").values()])
+        fig.suptitle(f"PPO with skills and without (seeds: {seeds}, interquartile means with 95 % intervals)")
+        fig.savefig(path)
+        plotting.plt.close(fig)
+
+
+def _draw(ax, curves: list[dict], axis: str, arm: str, color: str) -> None:
+    lines = [points(curve, axis) for curve in curves]
+    if not all(line.size for line in lines):
+        return
+    band = curve_band([line[0] for line in lines], [line[1] for line in lines])
+    ax.plot(band.x, band.center, color=color, linewidth=2, label="no skills" if arm == "none" else arm)
+    ax.fill_between(band.x, band.low, band.high, color=color, alpha=0.15, linewidth=0)
