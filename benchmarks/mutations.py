@@ -39,8 +39,8 @@ MUTATIONS = (
     Mutation(
         "a sign: an option stays with the probability of stopping",
         "pyro_options/distributions/option_path.py",
-        "log_stay = torch.logsumexp(log_h[..., :-1, :] + logsigmoid(-logits), -1)",
-        "log_stay = torch.logsumexp(log_h[..., :-1, :] + logsigmoid(logits), -1)",
+        "log_stay = log_mix(h[..., :-1, :], logsigmoid(-logits))",
+        "log_stay = log_mix(h[..., :-1, :], logsigmoid(logits))",
         ("test_option_path.py",),
     ),
     Mutation(

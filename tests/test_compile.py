@@ -112,7 +112,7 @@ def test_the_model_draws_actions(prior):
 @pytest.mark.parametrize("useful", [False, True])
 def test_growth_judges_by_the_exact_likelihood(useful):
     data = two_kinds()
-    both = method(data, "compile-np", num_options=None, rule="trial")
+    both = method(data, "compile-np", num_options=None, rule="trial", initial_options=1)
     trainer = Trainer(both.model, both.guide, data, TrainConfig(batch_size=20, progress=False), both.growth)
     grow([both.model, both.guide], 1, trainer.optimizer)
     heads = both.model.policy.heads
