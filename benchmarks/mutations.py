@@ -122,9 +122,9 @@ MUTATIONS = (
     ),
     Mutation(
         "a resumed training forgets the order of the data",
-        "pyro_options/infer/checkpoint.py",
-        '    trainer.order = parts(tensors, "data")["order"]\n',
-        "",
+        "pyro_options/infer/train.py",
+        'self.total, self.order = (float(elbo), episodes), tensors["order"]',
+        "self.total = float(elbo), episodes",
         (
             "test_checkpoint.py::test_never_more_is_lost_than_one_interval",
             "test_checkpoint.py::test_ctrl_c_saves_and_says_how_to_go_on",
