@@ -97,7 +97,7 @@ class GrowthDefaults:
 
 
 #: a rule that refuses can try often; the paper's cannot take back what it gave; one that tries starts with several,
-#: since options that are all weak part by what they do, where copies of one that is strong part by episode
+#: since options that are all weak tend to part by what they do, and copies of one that is strong by episode
 GROWTH_DEFAULTS = {
     "usage": GrowthDefaults("split", (), 80, 1),
     "posterior-usage": GrowthDefaults("split", (), 80, 1),
