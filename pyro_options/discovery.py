@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 METHOD_DEFAULTS: dict[str, Any] = {"hidden": (), "skip_constant": True}
 
 #: growth checks in a training, with a rule that lets new options train before they are judged
-CHECKS = 12
+CHECKS = 6
 
 #: share of the epochs after which the best of several beginnings goes on
 BEGINNING = 0.2

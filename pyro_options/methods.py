@@ -102,7 +102,7 @@ GROWTH_DEFAULTS = {
     "usage": GrowthDefaults("split", (), 80, 1),
     "posterior-usage": GrowthDefaults("split", (), 80, 1),
     "evidence": GrowthDefaults("data", ("prune",), 40, 8),
-    "trial": GrowthDefaults("halve", ("prune", "merge"), 350, 2, settle=3, initial_options=8),
+    "trial": GrowthDefaults("halve", ("prune", "merge"), 350, 2, settle=3, initial_options=16),
 }
 
 

@@ -147,7 +147,7 @@ def test_every_guide_grows_by_the_rule_that_suits_it_unless_told_otherwise():
 
 def test_how_k_grows_follows_the_guide_unless_told():
     exact, relaxed = method_config("options-exact"), method_config("options")
-    assert (exact.rule, exact.initial_options, relaxed.rule, relaxed.initial_options) == ("trial", 8, "evidence", 1)
+    assert (exact.rule, exact.initial_options, relaxed.rule, relaxed.initial_options) == ("trial", 16, "evidence", 1)
     assert method_config("options-exact", max_options=3).initial_options == 3
     assert method_config("options-exact", rule="usage").initial_options == 1
     assert method_config("options", rule="trial", initial_options=2).initial_options == 2
