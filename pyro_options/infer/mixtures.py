@@ -102,17 +102,20 @@ class MixtureTrainer:
 
     @property
     def data_sets(self) -> tuple[Tensor, ...]:
+        """What it is trained on."""
         return (self.rows,)
 
     @property
     def done(self) -> str:
+        """How far it is, for people."""
         return f"{self.num_steps} steps are done, with {self.model.num_components} components"
 
     def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
+        """Nowhere in particular: every step sees all of the data."""
         return {}, {}
 
     def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Every step sees all of the data."""
+        """The inverse of :meth:`position`."""
 
     @torch.no_grad()
     def absorb(self) -> None:

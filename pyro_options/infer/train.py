@@ -150,16 +150,20 @@ class Trainer:
 
     @property
     def data_sets(self) -> tuple[Trajectories | None, ...]:
+        """What it is trained and judged on."""
         return self.data, self.held_out
 
     @property
     def done(self) -> str:
+        """How far it is, for people."""
         return f"{self.num_steps} steps and {self.epoch} of {self.config.epochs} epochs are done"
 
     def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
+        """Where it is in an epoch: what has been summed up, and the order of the data."""
         return {"elbo": self.total[0], "episodes": self.total[1]}, {"order": self.order}
 
     def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """The inverse of :meth:`position`."""
         elbo, episodes = numbers["elbo"], numbers["episodes"]
         check(type(episodes) is int and episodes >= 0, "episodes to be a count", repr(episodes))
         self.total, self.order = (float(elbo), episodes), tensors["order"]
