@@ -1,7 +1,7 @@
 """What the compiled kernels share. Importing this imports numba; the rest of the library does so only when it is used.
 
-Kernels release the GIL and start no threads of their own: :func:`pyro_options.threads.share` splits the rows among
-as many as torch uses, which leaves one number to set and nothing that breaks in a forked process.
+Kernels release the GIL and start no threads of their own: :meth:`pyro_options.kernels.Kernels.run` splits the rows
+among as many as torch uses, which leaves one number to set and nothing that breaks in a forked process.
 """
 
 import math

@@ -31,10 +31,10 @@ def test_compiled_equals_torch(dtype, tolerance, threads, monkeypatch):
     pytest.importorskip("numba")
     wide, index = problem(dtype)
     index[0, 1] = 3
-    monkeypatch.setattr(choice, "_THREAD_WORK", 1)
+    monkeypatch.setattr(choice.KERNELS, "thread_work", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     result = value_and_grad(wide, index)
-    monkeypatch.setattr(choice, "_kernels", lambda: None)
+    monkeypatch.setattr(choice.KERNELS, "module", None)
     exact = wide.detach().double().requires_grad_()  # torch loses digits of large logits in single precision
     for ours, theirs in zip(result, value_and_grad(exact, index), strict=True):
         assert ours.isfinite().all()

@@ -33,10 +33,10 @@ def value_and_grads(path, logs):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
 def test_compiled_equals_torch(dtype, tolerance, threads, monkeypatch):
     pytest.importorskip("numba")
-    monkeypatch.setattr(mixing, "_THREAD_WORK", 1)
+    monkeypatch.setattr(mixing.KERNELS, "thread_work", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     result = value_and_grads(*problem(dtype))
-    monkeypatch.setattr(mixing, "_kernels", lambda: None)
+    monkeypatch.setattr(mixing.KERNELS, "module", None)
     for ours, theirs in zip(result, value_and_grads(*problem(dtype)), strict=True):
         assert ours.isfinite().all()
         assert_close(ours, theirs, rtol=tolerance, atol=tolerance)

@@ -3,13 +3,9 @@
 import torch
 from torch import Tensor
 
-from pyro_options.threads import apply, compilable, kernels, share
+from pyro_options.kernels import Kernels, apply_tracked
 
-_THREAD_WORK = 1_000  # fewer rows than this are done before a second thread has started
-
-
-def _kernels():
-    return kernels("pyro_options.distributions.choice_kernel")
+KERNELS = Kernels("pyro_options.distributions.choice_kernel", thread_work=1_000)  # rows
 
 
 class CompiledChoice(torch.autograd.Function):
@@ -19,7 +15,7 @@ class CompiledChoice(torch.autograd.Function):
     def forward(ctx, logits, index):
         M, K, A = logits.shape
         weights, above, total = logits.new_empty((M, K, A)), logits.new_empty((M, K)), logits.new_empty((M, K))
-        share(_kernels().choose, M, M // _THREAD_WORK, logits, index, weights, above, total)
+        KERNELS.run("choose", M, M, logits, index, weights, above, total)
         ctx.save_for_backward(index, weights, total)
         return above.sub_(total.log())
 
@@ -28,7 +24,7 @@ class CompiledChoice(torch.autograd.Function):
     def backward(ctx, grad):
         index, weights, total = ctx.saved_tensors
         grad_logits, M = torch.empty_like(weights), len(weights)
-        share(_kernels().choose_backward, M, M // _THREAD_WORK, grad, index, weights, total, grad_logits)
+        KERNELS.run("choose_backward", M, M, grad, index, weights, total, grad_logits)
         return grad_logits, None
 
 
@@ -39,7 +35,7 @@ def choice_log_prob(logits: Tensor, index: Tensor) -> Tensor:
     :param index: ``(...)``
     """
     logits = logits.expand(index.shape + logits.shape[-2:])
-    if compilable(logits) and _kernels() is not None:
-        return apply(CompiledChoice, logits.flatten(0, -3), index.flatten()).unflatten(0, index.shape)
+    if KERNELS.take(logits):
+        return apply_tracked(CompiledChoice, logits.flatten(0, -3), index.flatten()).unflatten(0, index.shape)
     chosen = index[..., None, None].expand(logits.shape[:-1] + (1,))
     return logits.gather(-1, chosen).squeeze(-1) - torch.logsumexp(logits, -1)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyro_options.threads import compilable, kernels, share
+from pyro_options.kernels import Kernels
 
 from .messages import NEVER, Messages, backward_messages, forward_messages, step_posterior
 
-_THREAD_WORK = 50_000  # fewer steps times options than this are done before a second thread has started
+KERNELS = Kernels("pyro_options.distributions.marginal_kernel", thread_work=50_000)  # steps times options
 
 
 def _refuse_double_backward() -> None:
@@ -43,12 +43,6 @@ class TorchLogMarginal(torch.autograd.Function):
         return starts.sum(0) * grad, stop_grad * grad, (stays + starts) * grad
 
 
-def _kernel():
-    """The compiled kernel, or ``None`` without numba."""
-    module = kernels("pyro_options.distributions.marginal_kernel")
-    return None if module is None else module.log_marginal
-
-
 class _Results(NamedTuple):
     """What the kernel fills in; empty tensors are left out of the computation."""
 
@@ -72,7 +66,7 @@ def _run_kernel(log_weights, logits, emission, mask, gradients: bool, starts: bo
         emission.new_empty((N * starts, T, K)),
     )
     inputs = (x.contiguous() for x in (log_weights, logits, emission, mask))
-    share(_kernel(), N, emission.numel() // _THREAD_WORK, *inputs, *results)
+    KERNELS.run("log_marginal", N, emission.numel(), *inputs, *results)
     return results
 
 
@@ -124,7 +118,7 @@ def log_marginal(log_weights: Tensor, termination_logits: Tensor, emission: Tens
     :param mask: ``(..., T)``
     """
     tensors = (log_weights, termination_logits, emission)
-    if not compilable(*tensors) or _kernel() is None:
+    if not KERNELS.take(*tensors):
         logits, emission = mask_out(termination_logits, emission, mask)
         return TorchLogMarginal.apply(log_weights, logits.movedim(-2, 0), emission.movedim(-2, 0))
     flat = _flat(*tensors, mask)
@@ -141,7 +135,7 @@ def path_posterior(
     Differentiable any number of times when a gradient is needed, which takes plain torch.
     """
     tensors = (log_weights, termination_logits, emission)
-    if compilable(*tensors) and _kernel() is not None and not _needs_gradient(*tensors):
+    if KERNELS.take(*tensors) and not _needs_gradient(*tensors):
         results = _run_kernel(*_flat(*tensors, mask), gradients=True, starts=True)
         shape = emission.shape
         return results.grad_emission.reshape(shape), results.starts.reshape(shape), results.value.reshape(shape[:-2])

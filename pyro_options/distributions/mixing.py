@@ -3,15 +3,11 @@
 import torch
 from torch import Tensor
 
-from pyro_options.threads import apply, compilable, kernels, share
+from pyro_options.kernels import Kernels, apply_tracked
 
 from .logspace import safe_log
 
-_THREAD_WORK = 2_000  # fewer rows than this are done before a second thread has started
-
-
-def _kernels():
-    return kernels("pyro_options.distributions.mixing_kernel")
+KERNELS = Kernels("pyro_options.distributions.mixing_kernel", thread_work=2_000)  # rows
 
 
 class CompiledMixing(torch.autograd.Function):
@@ -22,7 +18,7 @@ class CompiledMixing(torch.autograd.Function):
         M = len(shares)
         tiny = shares.new_tensor([torch.finfo(shares.dtype).tiny])
         best, total, ratios = shares.new_empty(M), shares.new_empty(M), torch.empty_like(logs)
-        share(_kernels().mix, M, M // _THREAD_WORK, shares, logs, tiny, best, total, ratios)
+        KERNELS.run("mix", M, M, shares, logs, tiny, best, total, ratios)
         ctx.save_for_backward(shares, tiny, ratios)
         return best.add_(total.log_())
 
@@ -31,7 +27,7 @@ class CompiledMixing(torch.autograd.Function):
     def backward(ctx, grad):
         shares, tiny, ratios = ctx.saved_tensors
         M, grads = len(shares), (torch.empty_like(ratios), torch.empty_like(ratios))
-        share(_kernels().mix_backward, M, M // _THREAD_WORK, grad, shares, tiny, ratios, *grads)
+        KERNELS.run("mix_backward", M, M, grad, shares, tiny, ratios, *grads)
         return grads
 
 
@@ -41,8 +37,8 @@ def log_mix(shares: Tensor, logs: Tensor) -> Tensor:
     :param shares: :math:`w_k \ge 0`, shape ``(..., K)``
     :param logs: :math:`x_k`, shape ``(..., K)``
     """
-    if not compilable(shares, logs) or _kernels() is None:
+    if not KERNELS.take(shares, logs):
         return torch.logsumexp(safe_log(shares) + logs, -1)
     shares, logs = torch.broadcast_tensors(shares, logs)
     rows = shares.reshape(-1, shares.shape[-1]), logs.reshape(-1, logs.shape[-1])
-    return apply(CompiledMixing, *rows).reshape(shares.shape[:-1])
+    return apply_tracked(CompiledMixing, *rows).reshape(shares.shape[:-1])

@@ -5,11 +5,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyro_options.threads import compilable, kernels, share
+from pyro_options.kernels import Kernels
 
 from .segment_boundaries import PoissonBoundaries, poisson_lengths
 
-_THREAD_WORK = 200  # fewer steps than this are done before a second thread has started
+KERNELS = Kernels("pyro_options.distributions.segment_kernel", thread_work=200)  # steps
 
 
 class SegmentGradients(NamedTuple):
@@ -21,12 +21,6 @@ class SegmentGradients(NamedTuple):
     starts: Tensor  # (N, T, K)
 
 
-def _kernel():
-    """The compiled kernel, or ``None`` without numba."""
-    module = kernels("pyro_options.distributions.segment_kernel")
-    return None if module is None else module.log_marginal
-
-
 def run_kernel(
     log_weights: Tensor, boundaries: PoissonBoundaries, emission: Tensor, gradients: bool, starts: bool = False
 ) -> SegmentGradients | None:
@@ -35,7 +29,7 @@ def run_kernel(
     :param log_weights: ``(K,)``
     :param emission: ``(..., T, K)``; the batch is flat in the results
     """
-    if not compilable(log_weights, emission) or _kernel() is None:
+    if not KERNELS.take(log_weights, emission):
         return None
     T, K = emission.shape[-2:]
     flat = emission.detach().reshape(-1, T, K)
@@ -49,7 +43,7 @@ def run_kernel(
         flat.new_empty((N * starts, T, K)),
     )
     inputs = (log_weights, *(chance.exp() for chance in chances), flat, lengths, torch.empty(boundaries.num_segments))
-    share(_kernel(), N, N * T // _THREAD_WORK, *(x.contiguous() for x in inputs), *results)
+    KERNELS.run("log_marginal", N, N * T, *(x.contiguous() for x in inputs), *results)
     return results if bool(results.value.isfinite().all()) else None
 
 

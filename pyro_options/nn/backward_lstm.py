@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pyro_options.threads import compilable, kernels, share
+from pyro_options.kernels import Kernels
 
 _NARROW = 64  # numbers that cost less to copy than a second product
-_THREAD_WORK = 1_000  # fewer steps than this are done before a second thread has started
+KERNELS = Kernels("pyro_options.nn.lstm_kernel", thread_work=1_000)  # steps
 
 
 def reverse_episodes(steps: Tensor, mask: Tensor) -> Tensor:
@@ -35,10 +35,6 @@ def linear_of_parts(parts: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Te
     return result
 
 
-def _kernels():
-    return kernels("pyro_options.nn.lstm_kernel")
-
-
 class CompiledRecurrence(torch.autograd.Function):
     """``gates (N, T, 4H)``, ``weight (4H, H)`` and ``lengths (N,)`` to ``(N, T, H)``, zero in the padding.
 
@@ -51,7 +47,7 @@ class CompiledRecurrence(torch.autograd.Function):
         N, T, width = gates.shape
         cells, hidden = gates.new_empty((N, T, width // 4)), gates.new_empty((N, T, width // 4))
         transposed = weight.t().contiguous()
-        share(_kernels().forward, N, N * T // _THREAD_WORK, gates, transposed, lengths, cells, hidden)
+        KERNELS.run("forward", N, N * T, gates, transposed, lengths, cells, hidden)
         ctx.save_for_backward(weight, lengths, gates, cells, hidden)
         return hidden
 
@@ -62,7 +58,7 @@ class CompiledRecurrence(torch.autograd.Function):
         N, T, _ = squashed.shape
         grad_gates = torch.empty_like(squashed)
         inputs = grad.contiguous(), weight.contiguous(), lengths, squashed, cells
-        share(_kernels().backward, N, N * T // _THREAD_WORK, *inputs, grad_gates)
+        KERNELS.run("backward", N, N * T, *inputs, grad_gates)
         # The step after comes first here. All episodes in one row, so that nothing is copied; where one ends the step
         # after belongs to another, which is taken out again.
         grad_weight = grad_gates.flatten(0, 1)[:-1].t() @ hidden.flatten(0, 1)[1:]
@@ -87,7 +83,7 @@ def backward_recurrence(gates: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
     :param weight: of the hidden state ``(4H, H)``
     :param mask: ``(N, T)``
     """
-    if not compilable(gates, weight) or _kernels() is None:
+    if not KERNELS.take(gates, weight):
         return _torch_recurrence(gates, weight, mask)
     return CompiledRecurrence.apply(gates, weight, mask.sum(-1))
 

@@ -1,0 +1,58 @@
+"""Compiled kernels: whether there are any, on how many threads they run, and how torch and Pyro see them."""
+
+import importlib
+import threading
+from functools import cached_property
+from itertools import pairwise
+from types import ModuleType
+
+import torch
+from pyro.ops.provenance import detach_provenance, get_provenance, track_provenance
+from torch import Tensor
+
+
+class Kernels:
+    """A module of compiled functions ``kernel(first, last, *arrays)``, each of which works on rows of its arrays.
+
+    :param name: of the module
+    :param thread_work: a thread with less work than this, in the caller's units, is not worth starting
+    """
+
+    def __init__(self, name: str, thread_work: int):
+        self.name, self.thread_work = name, thread_work
+
+    @cached_property
+    def module(self) -> ModuleType | None:
+        """``None`` without numba."""
+        try:
+            return importlib.import_module(self.name)
+        except ImportError:
+            return None
+
+    def take(self, *tensors: Tensor) -> bool:
+        """Whether they are there and can take these tensors: on the CPU, all in single or all in double precision."""
+        kinds = {(x.device.type, x.dtype) for x in tensors}
+        return kinds in ({("cpu", torch.float32)}, {("cpu", torch.float64)}) and self.module is not None
+
+    def run(self, kernel: str, num_rows: int, work: int, *tensors: Tensor) -> None:
+        """Calls a kernel on equal shares of the rows, one for each of torch's threads that has enough to do."""
+        function, arrays = getattr(self.module, kernel), [x.detach().numpy() for x in tensors]
+        shares = max(1, min(torch.get_num_threads(), num_rows, work // self.thread_work))
+        edges = [num_rows * i // shares for i in range(shares + 1)]
+        calls = [(first, last, *arrays) for first, last in pairwise(edges)]
+        threads = [threading.Thread(target=function, args=call) for call in calls[1:]]
+        for thread in threads:
+            thread.start()
+        function(*calls[0])
+        for thread in threads:
+            thread.join()
+
+
+def apply_tracked(function: type[torch.autograd.Function], *tensors: Tensor) -> Tensor:
+    """Calls ``function.apply`` on tensors some of which may be draws that Pyro tracks to know what depends on them.
+
+    Such a tensor is a wrapper, which an autograd function would take for a tensor without gradients.
+    """
+    provenance = frozenset().union(*map(get_provenance, tensors))
+    result = function.apply(*map(detach_provenance, tensors))
+    return track_provenance(result, provenance) if provenance else result
