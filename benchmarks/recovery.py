@@ -5,22 +5,20 @@
 
 ``discover`` with its defaults on 200 episodes; the score is on 40 others: share of steps that agree with the truth
 under the best naming, beside that of an oracle who knows the true model. A run passes with five options in use and
-0.95. Every run is written to ``--out``.
+0.95. Every run is written to ``--out`` as soon as it is done; runs that are there already are not repeated.
 """
 
-import json
-import platform
 import time
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
-import torch
 import tyro
 
 from pyro_options import discover
 from pyro_options.data import synthetic_options
+from pyro_options.experiments import run_grid
 from pyro_options.segmentation import boundaries, boundary_scores, label_scores
 
 
@@ -35,50 +33,42 @@ class Args:
     held_out: int = 40
     epochs: int | None = None
     method: str = "options-exact"
+    processes: int = 1
+    """runs at a time, each on one thread"""
     out: Path = Path("benchmarks/results/recovery.json")
 
 
-def run(args: Args, kind: str, seed: int) -> dict:
+def run(
+    kind: str, seed: int, num_options: int, num_episodes: int, held_out: int, epochs: int | None, method: str
+) -> dict:
     """One data set, one discovery, both by the same seed."""
-    actions = args.num_options + 1 if kind == "discrete" else None
-    truth = synthetic_options(args.num_options, args.num_episodes, num_actions=actions, seed=seed)
-    data, cut = truth.trajectories, args.num_episodes - args.held_out
+    actions = num_options + 1 if kind == "discrete" else None
+    truth = synthetic_options(num_options, num_episodes, num_actions=actions, seed=seed)
+    data, cut = truth.trajectories, num_episodes - held_out
     start = time.perf_counter()
-    skills = discover(data[:cut], args.method, epochs=args.epochs, seed=seed, device="cpu", progress=False)
+    skills = discover(data[:cut], method, epochs=epochs, seed=seed, device="cpu", progress=False)
     seconds = time.perf_counter() - start
     held, true = data[cut:], truth.options[cut:]
     found = skills.segment(held)
     where = boundary_scores(boundaries(found.options, held.mask), boundaries(true, held.mask), held.mask)
     used, scores = int((found.usage() >= 0.01).sum()), label_scores(found.options, true, held.mask)
     return {
-        "kind": kind,
-        "seed": seed,
-        "num_options": skills.num_options,
+        "found_options": skills.num_options,
         "used_options": used,
         "accuracy": scores.accuracy,
         "oracle_accuracy": label_scores(truth.best_options()[cut:], true, held.mask).accuracy,
         "boundary_f1": where.f1,
         "exact_log_likelihood": found.log_likelihood_per_step,
-        "passed": used == args.num_options and scores.accuracy >= 0.95,
-        "growth_epochs": skills.metadata["history"]["growth_epochs"],
+        "passed": used == num_options and scores.accuracy >= 0.95,
         "seconds": seconds,
     }
 
 
 def main(args: Args) -> list[dict]:
-    torch.set_num_threads(1)
-    record = {
-        "args": {name: value for name, value in asdict(args).items() if name != "out"},
-        "versions": {name: version(name) for name in ("torch", "pyro-ppl", "numpy")},
-        "python": platform.python_version(),
-    }
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    rows: list[dict] = []
-    for seed in args.seeds:
-        for kind in args.kinds:
-            rows.append(run(args, kind, seed))
-            print({key: round(x, 4) if isinstance(x, float) else x for key, x in rows[-1].items()}, flush=True)
-            args.out.write_text(json.dumps(record | {"runs": rows}, indent=1) + "\n")
+    sizes = {name: getattr(args, name) for name in ("num_options", "num_episodes", "held_out", "epochs", "method")}
+    pairs = product(args.seeds, args.kinds)
+    grid = {f"{kind}, seed {seed}": {"kind": kind, "seed": seed} | sizes for seed, kind in pairs}
+    rows = run_grid(run, grid, args.out, args.processes)
     for kind in args.kinds:
         mine = [row for row in rows if row["kind"] == kind]
         print(f"{kind}: {sum(row['passed'] for row in mine)} of {len(mine)} runs find the {args.num_options} options")

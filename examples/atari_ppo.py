@@ -32,7 +32,6 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 from studies.learning import figure, final_return, page, thinned
 
 from pyro_options import Skills, discover
-from pyro_options.data import Trajectories
 from pyro_options.envs import EXPERTS, SkillWrapper, atari_demonstrations, make_atari, ram
 from pyro_options.errors import check, choice
 from pyro_options.experiments import read_runs, run_grid
@@ -175,15 +174,6 @@ def make_envs(game: str, setup: Setup, skills: Skills | None, processes: bool = 
     return kind([make] * PRESETS[setup.preset].num_envs)
 
 
-def demonstrations(game: str, setup: Setup, seed: int, out: Path) -> Trajectories:
-    """The expert's episodes, which all arms of a seed share."""
-    path = out / f"{game}_{setup.num_episodes}x{setup.episode_steps}_{setup.epsilon:g}_seed{seed}.npz"
-    if not path.exists():
-        sizes = {"max_steps": setup.episode_steps, "epsilon": setup.epsilon}
-        atari_demonstrations(game, setup.num_episodes, seed=seed, **sizes).save(path)
-    return Trajectories.load(path)
-
-
 def find_skills(game: str, arm: str, setup: Setup, seed: int, folder: Path, device: str) -> Skills | None:
     """Options from the expert's demonstrations; kept in the run's folder."""
     if arm == "none":
@@ -202,7 +192,8 @@ def find_skills(game: str, arm: str, setup: Setup, seed: int, folder: Path, devi
         config |= {"termination_cost": setup.termination_cost, "hidden": tuple(setup.hidden)}
     if setup.epochs is not None:
         config["epochs"] = setup.epochs
-    data = demonstrations(game, setup, seed, folder.parent)
+    play = {"max_steps": setup.episode_steps, "epsilon": setup.epsilon, "seed": seed}
+    data = atari_demonstrations(game, setup.num_episodes, cache=folder.parent, **play)  # which all arms of a seed share
     saved = {"checkpoint": folder / "discovery.safetensors", "resume": True}
     skills = discover(data, name, seed=seed, device=device, progress=False, **saved, **config).used()
     skills.metadata["setup"] = about

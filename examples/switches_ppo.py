@@ -25,13 +25,10 @@ from PIL import Image
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from pyro_options import plotting
+from pyro_options import Skills, discover, plotting
 from pyro_options.envs import SkillWrapper, SwitchesEnv, agent_space, switches_demonstrations
 from pyro_options.experiments import run_grid
-from pyro_options.infer import TrainConfig, Trainer, set_seed
-from pyro_options.methods import build
 from pyro_options.rl import SMDPPPO, CurveCallback, curve_band
-from pyro_options.skills import Skills
 
 
 @dataclass(frozen=True)
@@ -44,10 +41,8 @@ class Setup:
     """stop learning at this share of successes"""
     num_episodes: int = 400
     """demonstrations"""
-    epochs: int = 40
-    """of discovery"""
-    initial_options: int = 8
-    """discovery starts with so many, may add more, and those that it does not use are dropped"""
+    epochs: int | None = None
+    """of discovery, by default its own choice"""
     max_duration: int = 20
     """steps after which a skill is stopped"""
     gamma: float = 0.99
@@ -89,17 +84,10 @@ class Progress(CurveCallback):
         return True
 
 
-def discover(arm: str, args: Setup, seed: int) -> tuple[Skills, dict]:
+def find_skills(arm: str, args: Setup, seed: int) -> tuple[Skills, dict]:
     """The options that explain the demonstrations, and how well they do."""
     data = switches_demonstrations(args.num_episodes, seed)
-    set_seed(seed)
-    method = build(arm, data, hidden=(), initial_options=args.initial_options)
-    method.model.termination.initial_logit = -3.0  # options last, unless the data say otherwise
-    config = TrainConfig(args.epochs, batch_size=32, learning_rate=0.05, seed=seed, device="cpu", progress=False)
-    Trainer(method.model, method.guide, data, config, method.growth).run()
-    skills = Skills(method.model.policy, method.model.termination, method.guide.weights.mean_log_weights())
-    summary = skills.summarize(data)
-    skills = Skills(skills.policy, skills.termination, skills.log_weights, summary=summary).used()
+    skills = discover(data, arm, epochs=args.epochs, seed=seed, device="cpu", progress=False).used()
     found = {"num_options": skills.num_options, "log_likelihood": skills.log_likelihood(data)}
     return skills, found | {"demonstration_frames": data.num_steps}
 
@@ -136,7 +124,7 @@ def run(arm: str, seed: int, *, out: Path, **setup) -> dict:
     :param setup: fields of :class:`Setup`
     """
     args = Setup(**setup)
-    skills, found = (None, {}) if arm == "none" else discover(arm, args, seed)
+    skills, found = (None, {}) if arm == "none" else find_skills(arm, args, seed)
     curve = learn(skills, args, seed)
     solved = len(curve) > 0 and curve[-1].get("success", 0.0) >= args.stop_at
     if skills is not None:

@@ -36,7 +36,8 @@ class Budget:
     What counts is the number of updates. So episodes are trained on few at a time, more of them where they are short,
     and passed over more often where there are few. A linear layer learns at a rate that moves its output by about
     ``output_step`` in one update whatever the number and size of its inputs, which are 200 bits in one data set and
-    six metres in another.
+    six metres in another. In one update a weight moves by no more than the rate, so that a small rate takes more of
+    them: enough to move a weight by ``reach``.
     """
 
     batch_steps: int = 4800  # steps in a batch, at least one episode
@@ -44,14 +45,20 @@ class Budget:
     updates: int = 4000  # to aim at
     max_epochs: int = 100
     output_step: float = 0.4
+    reach: float = 32.0
+    max_slow_epochs: int = 300  # where the rate asks for more than the updates above
     deep_learning_rate: float = 5e-3  # where hidden layers see the states
 
     def train_config(self, data: Trajectories, hidden: Sequence[int]) -> TrainConfig:
         """Epochs, batch size and learning rate for these demonstrations."""
         N = len(data)
         batch_size = max(1, min(round(self.batch_steps * N / data.num_steps), math.ceil(N / self.min_batches)))
-        epochs = min(self.max_epochs, math.ceil(self.updates / math.ceil(N / batch_size)))
-        rate = self.deep_learning_rate if hidden else min(0.1, self.output_step / (1 + varying_size(data)))
+        batches = math.ceil(N / batch_size)
+        epochs = min(self.max_epochs, math.ceil(self.updates / batches))
+        rate = self.deep_learning_rate
+        if not hidden:
+            rate = min(0.1, self.output_step / (1 + varying_size(data)))
+            epochs = max(epochs, min(self.max_slow_epochs, math.ceil(self.reach / rate / batches)))
         return TrainConfig(epochs=epochs, batch_size=batch_size, learning_rate=rate)
 
 
@@ -135,7 +142,8 @@ def discover(
     :param method: a key of :data:`pyro_options.methods.METHODS`; the default sums paths out exactly and grows K
     :param held_out: share of the episodes to keep for evaluation only
     :param validation: share of the others to judge growth by, with a rule that needs it (``trial``)
-    :param epochs: passes over the demonstrations; by default about 4000 updates, at most 100 passes
+    :param epochs: passes over the demonstrations; by default about 4000 updates in at most 100 passes, or up to three
+        times as much where states have many entries, see :class:`Budget`
     :param batch_size: episodes per update; by default about 4800 steps of them, and at least 8 updates a pass
     :param learning_rate: of the networks; by default by the size of the states, see :class:`Budget`
     :param restarts: beginnings from different initial values, of which that with the best bound after a fifth of the

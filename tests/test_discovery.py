@@ -1,6 +1,7 @@
 """One call from demonstrations to skills."""
 
 import json
+import math
 import subprocess
 import sys
 from functools import partial
@@ -120,9 +121,20 @@ def test_the_budget_follows_the_data():
     long = Trajectories(torch.ones(400, 300, 1), torch.zeros(400, 300).long(), num_actions=2)
     config = Budget().train_config(long, ())
     assert config.batch_size == 16 and config.epochs == 100
-    assert Budget(updates=100).train_config(long, ()).epochs == 4
+    assert Budget(updates=100, reach=0).train_config(long, ()).epochs == 4
+    assert Budget(updates=100).train_config(long, ()).epochs == math.ceil(32 / 0.1 / 25)
     short = Trajectories(torch.ones(40, 5, 1), torch.zeros(40, 5).long(), num_actions=2)
     assert Budget().train_config(short, ()).batch_size == 5
+
+
+def test_a_small_learning_rate_gets_more_updates():
+    torch.manual_seed(0)
+    bits = Trajectories(torch.randint(2, (400, 300, 400)).float(), torch.zeros(400, 300).long(), num_actions=2)
+    config = Budget().train_config(bits, ())
+    assert config.epochs * 25 == pytest.approx(32 / config.learning_rate, rel=0.01)
+    assert Budget().train_config(bits[:20], ()).epochs == Budget().max_slow_epochs
+    deep = Budget().train_config(bits, (8,))
+    assert deep.epochs == 100 and deep.learning_rate == Budget().deep_learning_rate
 
 
 def test_the_learning_rate_does_not_depend_on_the_unit():
@@ -155,7 +167,7 @@ def test_how_k_grows_follows_the_guide_unless_told():
 
 def test_growth_gets_as_many_updates_as_a_fixed_k(monkeypatch):
     """Also where half of the episodes are kept to judge by."""
-    monkeypatch.setattr(discovery, "Budget", partial(Budget, batch_steps=10, min_batches=1, updates=20))
+    monkeypatch.setattr(discovery, "Budget", partial(Budget, batch_steps=10, min_batches=1, updates=20, reach=0))
     told = {"validation": 0.5, "progress": False, "device": "cpu"}
     data = Trajectories(torch.randn(20, 5, 3), torch.arange(100).view(20, 5) % 2, num_actions=2)
     runs = [discover(data, num_options=K, **told).metadata for K in (2, None)]

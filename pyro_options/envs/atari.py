@@ -1,6 +1,7 @@
 """Atari games as the experts and the discovery of options see them: RAM, every fourth frame."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -99,9 +100,21 @@ def expert_rollouts(
         env.close()
 
 
-def atari_demonstrations(game: str, num_episodes: int = 100, **options) -> Trajectories:
-    """The trajectories of :func:`expert_rollouts`, which explains every option."""
-    return expert_rollouts(game, num_episodes, **options).trajectories
+def atari_demonstrations(
+    game: str, num_episodes: int = 100, *, cache: str | os.PathLike | None = None, **options
+) -> Trajectories:
+    """The trajectories of :func:`expert_rollouts`, which explains every option.
+
+    :param cache: folder to keep them in, under a name of all that made them; what is there is not played again
+    """
+    if cache is None:
+        return expert_rollouts(game, num_episodes, **options).trajectories
+    told = [f"{name}{value}" for name, value in sorted(options.items()) if name != "progress"]
+    path = Path(cache) / ("_".join([game, str(num_episodes), *told]) + ".npz")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        expert_rollouts(game, num_episodes, **options).trajectories.save(path)
+    return Trajectories.load(path)
 
 
 def load_atari(path: str | os.PathLike) -> Trajectories:
