@@ -129,7 +129,7 @@ def test_the_budget_follows_the_data():
 
 def test_a_small_learning_rate_gets_more_updates():
     torch.manual_seed(0)
-    bits = Trajectories(torch.randint(2, (400, 300, 400)).float(), torch.zeros(400, 300).long(), num_actions=2)
+    bits = Trajectories(torch.randint(2, (400, 300, 100)).float(), torch.zeros(400, 300).long(), num_actions=2)
     config = Budget().train_config(bits, ())
     assert config.epochs * 25 == pytest.approx(32 / config.learning_rate, rel=0.01)
     assert Budget().train_config(bits[:20], ()).epochs == Budget().max_slow_epochs
