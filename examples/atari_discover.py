@@ -25,7 +25,7 @@ from pyro_options import Skills, discover, plotting
 from pyro_options.animation import save_gif
 from pyro_options.data import Trajectories, from_minari, rollout
 from pyro_options.discovery import Budget
-from pyro_options.envs import EXPERTS, expert_rollouts, load_atari, make_atari, replay_frames
+from pyro_options.envs import EXPERTS, atari_demonstrations, load_atari, make_atari, replay_frames
 from pyro_options.growth import GrowthEvent
 from pyro_options.infer import explained_interrupts
 from pyro_options.skills import Segmentation, make_cards
@@ -54,6 +54,8 @@ class Args:
     """of the expert"""
     max_steps: int = 300
     """of an episode of the expert"""
+    epsilon: float = 0.05
+    """chance that the expert acts at random, which shows states that are not its own"""
     subset: int | None = None
     """use only so many episodes"""
     guide: Literal["exact", "relaxed", "score-function", "straight-through"] = "exact"
@@ -69,7 +71,7 @@ class Args:
     birth: str = ""
     """how an option starts; by default what goes with the rule"""
     check_every: int = 0
-    """updates between growth checks; by default a twelfth of all"""
+    """updates between growth checks; by default a sixth of all"""
     termination_cost: float = 0.0
     """nats for each termination: more makes options longer"""
     epochs: int | None = None
@@ -102,9 +104,8 @@ def load(args: Args) -> Trajectories:
     elif args.data is not None:
         data = load_atari(args.data)
     else:
-        data = expert_rollouts(
-            args.game, args.num_episodes, args.max_steps, args.seed, progress=args.progress
-        ).trajectories
+        play = {"max_steps": args.max_steps, "epsilon": args.epsilon, "seed": args.seed, "progress": args.progress}
+        data = atari_demonstrations(args.game, args.num_episodes, **play)
     return data if args.subset is None else data[: args.subset]
 
 
