@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
-
 from pyro_options.component_counts import ComponentCounts, component_counts
 from pyro_options.data import Trajectories
 from pyro_options.errors import check, check_count, choice
@@ -92,16 +90,7 @@ def options_in_use(
     :param episodes: of the data to draw paths for, the first
     :param steps: of each episode, the first
     """
-    shown = data[torch.arange(min(episodes, len(data)))]
-    actions = None if shown.actions is None else shown.actions[:, :steps]
-    shown = Trajectories(
-        shown.stored[:, :steps],
-        actions,
-        shown.lengths.clamp(max=steps),
-        shown.num_actions,
-        packed=shown.packed,
-        validate=False,
-    ).to(trainer.device, next(trainer.model.parameters()).dtype)
+    shown = data[:episodes].cut(steps).to(trainer.device, next(trainer.model.parameters()).dtype)
     rows = shown.rows_together()
     return component_counts(trainer.model, trainer.guide, shown, num_draws, min_share=0.01, batch_size=rows)
 

@@ -51,6 +51,18 @@ def test_minibatches_go_to_a_device():
     assert batch.states.shape == (2, 4, 24)
 
 
+def test_a_cut_keeps_the_first_steps():
+    data = make_packed()
+    short = data.cut(2)
+    assert short.stored.shape == (5, 2, 3) and short.packed and short.num_actions == 4
+    assert torch.equal(short.lengths, data.lengths.clamp(max=2))
+    assert torch.equal(short.states, data.states[:, :2]) and torch.equal(short.actions, data.actions[:, :2])
+    assert data.cut(None) is data and data.cut(4) is data
+    assert data.without_actions().cut(1).actions is None
+    with pytest.raises(ValueError, match="num_steps >= 1"):
+        data.cut(0)
+
+
 def test_split_is_by_episode_and_by_seed():
     data = make_episodes(10)
     train, held = data.split(0.3, seed=1)

@@ -112,7 +112,7 @@ def breakout(seed: int, size: Size, file: Path | None) -> Demonstrations:
         data = play(size.num_episodes + size.held_out, size.max_steps)
     else:
         data = load_atari(file)
-    data = cut_to(data, size.max_steps)
+    data = data.cut(size.max_steps)
     train, held = data[: -size.held_out], data[-size.held_out :]
     chosen = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))[: size.num_episodes]
     return Demonstrations(train[chosen], held)
@@ -123,7 +123,7 @@ def breakout_cut(num_steps: int) -> Make:
 
     def make(seed: int, size: Size, file: Path | None) -> Demonstrations:
         whole = breakout(seed, size, file)
-        return Demonstrations(cut_to(whole.train, num_steps), whole.held_out)
+        return Demonstrations(whole.train.cut(num_steps), whole.held_out)
 
     return make
 
@@ -132,16 +132,6 @@ def breakout_cut(num_steps: int) -> Make:
 def play(num_episodes: int, max_steps: int | None) -> Trajectories:
     """Episodes of the scripted expert, once for all runs of a process."""
     return atari_demonstrations("Breakout", num_episodes, max_steps=max_steps)
-
-
-def cut_to(data: Trajectories, num_steps: int | None) -> Trajectories:
-    """The first ``num_steps`` steps of every episode."""
-    if num_steps is None or num_steps >= data.stored.shape[1]:
-        return data
-    lengths = data.lengths.clamp(max=num_steps)
-    return Trajectories(
-        data.stored[:, :num_steps], data.actions[:, :num_steps], lengths, data.num_actions, packed=data.packed
-    )
 
 
 #: as in the paper's appendix C, where the message task has hidden layers; growth by the rule that refuses at birth

@@ -250,6 +250,16 @@ class Trajectories:
         """The same states, for a model to act on."""
         return self._replace(actions=None)
 
+    def cut(self, num_steps: int | None) -> "Trajectories":
+        """The first ``num_steps`` steps of every episode, all of them with ``None``."""
+        check(num_steps is None or num_steps >= 1, "num_steps >= 1", num_steps)
+        if num_steps is None or num_steps >= self.stored.shape[1]:
+            return self
+        actions = None if self.actions is None else self.actions[:, :num_steps]
+        return self._replace(
+            states=self.stored[:, :num_steps], actions=actions, lengths=self.lengths.clamp(max=num_steps)
+        )
+
     def split(self, fraction: float, seed: int = 0) -> tuple["Trajectories", "Trajectories"]:
         """Two data sets of whole episodes, the second with ``fraction`` of them, shuffled by ``seed``."""
         held = round(fraction * len(self)) if math.isfinite(fraction) else -1
