@@ -90,7 +90,7 @@ MUTATIONS = (
         "pyro_options/growth/resize.py",
         "state[name] = torch.cat([value.index_select(axis, keep), fill], axis)",
         "state[name] = torch.cat([0 * value.index_select(axis, keep), fill], axis)",
-        ("test_networks.py::test_moments_move_with_their_components",),
+        ("test_resizing.py::test_moments_move_with_their_components",),
     ),
     Mutation(
         "a birth is kept when it does harm",
