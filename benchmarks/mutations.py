@@ -127,7 +127,7 @@ MUTATIONS = (
         "self.total = float(elbo), episodes",
         (
             "test_checkpoint.py::test_never_more_is_lost_than_one_interval",
-            "test_checkpoint.py::test_ctrl_c_saves_and_says_how_to_go_on",
+            "test_interruption.py::test_ctrl_c_saves_and_says_how_to_go_on",
         ),
     ),
     Mutation(
