@@ -90,7 +90,7 @@ MUTATIONS = (
         "pyro_options/growth/resize.py",
         "state[name] = torch.cat([value.index_select(axis, keep), fill], axis)",
         "state[name] = torch.cat([0 * value.index_select(axis, keep), fill], axis)",
-        ("test_networks.py::test_moments_move_with_their_components",),
+        ("test_resizing.py::test_moments_move_with_their_components",),
     ),
     Mutation(
         "a birth is kept when it does harm",
@@ -127,7 +127,7 @@ MUTATIONS = (
         "self.total = float(elbo), episodes",
         (
             "test_checkpoint.py::test_never_more_is_lost_than_one_interval",
-            "test_checkpoint.py::test_ctrl_c_saves_and_says_how_to_go_on",
+            "test_interruption.py::test_ctrl_c_saves_and_says_how_to_go_on",
         ),
     ),
     Mutation(

@@ -1,9 +1,17 @@
-"""Small skills with the interface that the wrapper asks for."""
+"""Small skills: some with just the interface that the wrapper asks for, and whole ones with data for them."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
+
+from pyro_options.data import Trajectories, pack_bits
+from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination, VaryingInputs
+from pyro_options.skills import Skills
+
+D, K, A = 16, 4, 3  # of the whole ones
 
 
 class LinearSkills:
@@ -44,3 +52,34 @@ class ScriptedSkills:
 
     def terminates(self, observation, option, rng=None):
         return bool(self.stop(observation, option))
+
+
+def states(*shape):
+    return torch.randint(0, 2, (*shape, D)).float()
+
+
+def network(kind):
+    return {
+        "linear": lambda: None,
+        "varying": lambda: VaryingInputs(torch.tensor([0, 3, 5, 15]), D),
+        "deep": lambda: nn.Sequential(VaryingInputs(torch.arange(1, D, 2), D), nn.Linear(8, 6), nn.ReLU()),
+        "custom": lambda: nn.Sequential(nn.Linear(D, 5), nn.Tanh()),
+    }[kind]()
+
+
+def make_skills(kind="varying", discrete=True, packed=False, leftover=0.1, **options):
+    policy_type = CategoricalPolicy if discrete else GaussianPolicy
+    policy = policy_type(D, K, A, network=network(kind))
+    termination = Termination(D, K, network=network(kind), initial_logit=-0.5)
+    if not discrete:
+        nn.init.normal_(policy.log_scale.value)
+    log_weights = torch.log_softmax(torch.randn(K), 0) + np.log1p(-leftover)
+    return Skills(policy, termination, log_weights, packed, **options)
+
+
+def make_data(discrete=True, packed=False, num_episodes=7, num_steps=6):
+    seen = states(num_episodes, num_steps)
+    actions = torch.randint(A, (num_episodes, num_steps)) if discrete else torch.randn(num_episodes, num_steps, A)
+    lengths = torch.randint(1, num_steps + 1, (num_episodes,))
+    seen = pack_bits(seen) if packed else seen
+    return Trajectories(seen, actions, lengths, A if discrete else None, packed=packed)

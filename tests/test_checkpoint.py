@@ -4,76 +4,25 @@ import json
 import logging
 import os
 import random
-import signal
-import threading
 
 import numpy as np
 import pytest
 import torch
 from helpers import make_episodes, make_model
+from stopped_runs import DATA, finished, make_trainer, run_until
 
-from pyro_options import discover
 from pyro_options.data import Trajectories
-from pyro_options.errors import FileError, InputError, Interrupted
+from pyro_options.errors import FileError, InputError
 from pyro_options.growth import UsageRule
 from pyro_options.guides import Exact, GrowableGEM, weights_guide
 from pyro_options.handlers import GrowthMessenger
-from pyro_options.infer import (
-    Checkpoint,
-    Constant,
-    TrainConfig,
-    Trainer,
-    explained_interrupts,
-    postponing_interrupts,
-    set_seed,
-)
+from pyro_options.infer import Checkpoint, Constant, TrainConfig, Trainer, set_seed
 from pyro_options.infer.checkpoint import FORMAT, plain
 from pyro_options.infer.state import random_state, set_random_state
-from pyro_options.methods import METHODS, build
+from pyro_options.methods import METHODS
 from pyro_options.models import StateOptionHMM
 from pyro_options.nn import CategoricalPolicy, Termination
 from pyro_options.storage import Format, previous_of
-
-DATA = make_episodes(24)
-
-
-def make_trainer(name="options-exact", checkpoint=None, data=DATA, epochs=4, method=None, **train):
-    set_seed(0)
-    given = {"hidden": (8,), "check_every": 3, "rule": "usage"} | (
-        {"num_options": 3} if METHODS[name].get("uniform") else {}
-    )
-    parts = build(name, data, **given | (method or {}))
-    settings = TrainConfig(epochs=epochs, batch_size=7, progress=False, device="cpu", **train)
-    return Trainer(parts.model, parts.guide, data, settings, parts.growth, checkpoint=checkpoint)
-
-
-def finished(trainer):
-    """Runs to the end; every number that matters, for comparison to the bit."""
-    trainer.run()
-    tensors = [*trainer.model.state_dict().values(), *trainer.guide.state_dict().values()]
-    tensors += [value for p in trainer.parameters() for _, value in sorted(trainer.optimizer.state[p].items())]
-    history = trainer.history.to_dict() | {"seconds": 0.0}
-    growth = None if trainer.growth is None else trainer.growth.state_dict()
-    numbers = [torch.rand(2), np.random.rand(2).tolist(), random.random()]
-    return [tensor.tolist() for tensor in tensors], history, growth, trainer.num_steps, str(numbers)
-
-
-class Killed(BaseException):
-    """Stands for a signal that leaves no time for anything."""
-
-
-def run_until(trainer, steps):
-    """Runs, and dies after so many optimizer steps."""
-    take = trainer.step
-
-    def step(batch):
-        if trainer.num_steps >= steps:
-            raise Killed
-        return take(batch)
-
-    trainer.step = step
-    with pytest.raises(Killed):
-        trainer.run()
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -254,82 +203,6 @@ def test_all_random_numbers_come_back():
     set_seed(4)
     set_random_state(*state)
     assert draw() == first
-
-
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
-    path = tmp_path / "run.safetensors"
-    trainer, handler = make_trainer(checkpoint=path), signal.getsignal(signal.SIGINT)
-    take = trainer.step
-
-    def step(batch):
-        if trainer.num_steps == 5:
-            os.kill(os.getpid(), signal.SIGINT)
-        return take(batch)
-
-    trainer.step = step
-    with pytest.raises(Interrupted, match=r"6 steps and 1 of 4 epochs.*run.safetensors.*--resume"):
-        trainer.run()
-    assert signal.getsignal(signal.SIGINT) is handler
-    resumed = make_trainer(checkpoint=Checkpoint(path, resume=True))
-    assert resumed.num_steps == 6
-    assert finished(resumed) == finished(make_trainer())
-
-
-def test_ctrl_c_twice_stops_at_once_and_other_threads_are_left_alone():
-    with pytest.raises(KeyboardInterrupt), postponing_interrupts() as pause:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert pause.requested
-        os.kill(os.getpid(), signal.SIGINT)
-    seen = []
-
-    def work():
-        with postponing_interrupts() as pause:
-            seen.append(pause.requested)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert seen == [False]
-
-
-def test_a_command_ends_with_the_words_of_the_interruption(capsys):
-    with pytest.raises(SystemExit) as caught, explained_interrupts():
-        raise Interrupted("All is saved.")
-    assert caught.value.code == 130 and "All is saved." in capsys.readouterr().err
-    with explained_interrupts():
-        pass
-
-
-def test_a_settled_training_that_was_interrupted_at_the_end_says_so_too(tmp_path):
-    trainer = make_trainer(checkpoint=tmp_path / "run", epochs=1)
-    settle = trainer.settle
-
-    def interrupted():
-        os.kill(os.getpid(), signal.SIGINT)
-        settle()
-
-    trainer.settle = interrupted
-    with pytest.raises(Interrupted, match="1 of 1 epochs"):
-        trainer.run()
-    assert make_trainer(checkpoint=Checkpoint(tmp_path / "run", resume=True), epochs=1).settled
-
-
-def test_discover_resumes(tmp_path):
-    path = tmp_path / "run.safetensors"
-    quick = {"epochs": 3, "batch_size": 7, "check_every": 3, "progress": False, "device": "cpu"}
-    whole = discover(DATA, **quick)
-    first = discover(DATA, checkpoint=path, **quick)
-    again = discover(DATA, checkpoint=path, resume=True, **quick)  # finished: only read
-    for skills in (first, again):
-        assert torch.equal(skills.policy.heads.weight, whole.policy.heads.weight)
-        assert torch.equal(skills.log_weights, whole.log_weights)
-        made, expected = skills.metadata, whole.metadata
-        assert made["growth"] == expected["growth"] and made["log_likelihood"] == expected["log_likelihood"]
-        assert made["history"] | {"seconds": 0} == expected["history"] | {"seconds": 0}
-    with pytest.raises(InputError, match="about method"):
-        discover(DATA, checkpoint=path, resume=True, termination_cost=1.0, **quick)
-    with pytest.raises(InputError, match="a checkpoint to resume"):
-        discover(DATA, resume=True, **quick)
 
 
 @pytest.mark.parametrize(

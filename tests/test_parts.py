@@ -9,6 +9,7 @@ import torch
 from skill_sets import LinearSkills
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
+from stopped_runs import Killed
 
 from pyro_options.envs import SkillWrapper, SwitchesEnv, agent_space
 from pyro_options.errors import FileError, InputError, Interrupted
@@ -29,10 +30,6 @@ def make_learner(envs):
 
 def learning(path, **given):
     return PartwiseLearning(path, make_envs, make_learner, **{"every": 64, "seed": 3} | given)
-
-
-class Killed(BaseException):
-    """Stands for a signal that leaves no time for anything."""
 
 
 class Deadly(CurveCallback):

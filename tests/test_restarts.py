@@ -3,6 +3,7 @@
 import pytest
 import torch
 from helpers import make_episodes
+from stopped_runs import Killed
 
 from pyro_options import discover
 from pyro_options.infer import Checkpoint, TrainConfig, Trainer, best_start, restart_seed, set_seed
@@ -60,10 +61,6 @@ def test_discover_takes_the_best_and_is_repeatable():
     assert len(discover(DATA, "ddo", restarts=2, **QUICK | {"epochs": 0}).metadata["history"]["elbo"]) == 0
     with pytest.raises(ValueError, match="restarts >= 1"):
         discover(DATA, restarts=0, **QUICK)
-
-
-class Killed(BaseException):
-    """Stands for a signal that leaves no time for anything."""
 
 
 @pytest.mark.parametrize("steps", [4, 15])  # while several begin; while the best goes on

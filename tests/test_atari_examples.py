@@ -1,0 +1,120 @@
+"""The Atari examples run end to end on tiny budgets."""
+
+import importlib
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from skill_sets import ScriptedSkills
+from tiny_runs import EXAMPLES, TINY, parsed, run
+
+from pyro_options import Skills
+from pyro_options.data import to_minari
+from pyro_options.envs import atari_demonstrations, make_atari
+from pyro_options.rl import SMDPPPO
+
+
+@pytest.fixture
+def atari_ppo(monkeypatch):
+    """The example as a module: each process of its own would compile and import for longer than it runs."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module("atari_ppo")
+
+
+def test_atari_ppo_goes_on_where_it_was_left(atari_ppo, tmp_path, capsys):
+    def run(steps):
+        return atari_ppo.main(parsed(atari_ppo, *TINY["atari_ppo.py"], "--out", str(tmp_path), "--total-steps", steps))
+
+    whole = run("2048")[1]
+    assert whole["curve"]["steps"] == [1024, 2048] and 1 <= whole["num_options"] <= 2
+    assert whole["curve"]["frames"][-1] > 4 * 2048 and whole["mean_duration"] > 1  # skills last
+    assert "| none | 1 | 0 |" in (tmp_path / "atari_ppo.md").read_text() and (tmp_path / "atari_ppo.png").exists()
+
+    assert run("2048")[1] == whole  # read, not repeated
+    with pytest.raises(ValueError, match="the settings that"):
+        run("3072")
+    (tmp_path / "Freeway.json").unlink()
+    longer = run("3072")[1]["curve"]
+    assert longer["steps"] == [1024, 2048, 3072]
+    assert [longer[axis][:2] for axis in whole["curve"]] == list(whole["curve"].values())
+
+
+def test_atari_ppo_learns_from_pixels_while_skills_read_ram(atari_ppo, tmp_path, capsys):
+    pytest.importorskip("cv2")
+    setup = atari_ppo.Setup(preset="paper")
+    still = ScriptedSkills(lambda x, k: 0, lambda x, k: x[0] < 0, 1, 3, state_dim=1024)
+    envs = atari_ppo.make_envs("Freeway", setup, still)
+    learner = SMDPPPO("CnnPolicy", envs, n_steps=4, n_epochs=1, batch_size=4, device="cpu").learn(4)
+    assert learner.observation_space.shape == (4, 84, 84) and learner.num_frames >= 16
+
+
+def test_atari_ppo_refuses_what_it_does_not_know(atari_ppo, tmp_path):
+    with pytest.raises(ValueError, match="magic@3"):
+        atari_ppo.Args(arms=("none", "magic@3"))
+    with pytest.raises(ValueError, match="Chess"):
+        atari_ppo.Args(games=("Chess",))
+    with pytest.raises(ValueError, match="finished runs in"):
+        atari_ppo.main(atari_ppo.Args(out=tmp_path, run=False))
+
+
+def test_learning_curves_are_thinned_and_read_where_games_had_ended(atari_ppo):
+    learning = importlib.import_module("studies.learning")
+    rows = [{"steps": 10 * i, "frames": 40 * i} | ({"return": float(i)} if i >= 100 else {}) for i in range(1, 301)]
+    curve = learning.thinned(rows)
+    assert len(curve["steps"]) == learning.POINTS and curve["steps"][-1] == 3000 and curve["return"][0] is None
+    assert learning.points(curve, "frames").min() >= 100
+    assert learning.return_at(curve, 40 * 99) is None and 190 < learning.return_at(curve, 40 * 200) <= 200
+    assert learning.final_return(rows, 3000) == pytest.approx(np.mean(range(251, 301)))
+    assert learning.final_return(rows[:99], 990) is None
+
+
+def test_atari_discover_with_the_scripted_expert(tmp_path):
+    done = run("atari_discover.py", *TINY["atari_discover.py"], "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["epochs"] == 2 and results["num_options"] == 1 + len(results["growth_epochs"])
+    gain = results["exact_log_likelihood"] - results["behaviour_cloning_log_likelihood"]
+    assert results["gain_over_behaviour_cloning"] == pytest.approx(gain)
+    assert len(results["usage"]) == len(results["termination_rate"]) == results["num_options"]
+    assert (tmp_path / "atari_discover.png").stat().st_size > 10_000
+    assert (tmp_path / "option_cards.png").stat().st_size > 10_000
+    assert (tmp_path / "report.html").read_text().count("data:image/png") >= 20  # held-out episodes, replayed
+    with Image.open(tmp_path / "options_0.gif") as animation:
+        assert animation.n_frames == 10
+    assert Skills.load(tmp_path / "skills.safetensors").action_names == ("NOOP", "FIRE", "RIGHT", "LEFT")
+    assert json.loads((tmp_path / "config.json").read_text())["guide"] == "exact"
+
+
+def test_atari_discover_with_a_file_and_the_relaxed_guide(tmp_path):
+    """Fixed K, and an episode that is no game of Breakout: the animation falls back to the expert and says so."""
+    ram, actions = np.random.default_rng(0).integers(0, 256, (4, 12, 128), np.uint8), np.arange(48).reshape(4, 12) % 4
+    np.savez(tmp_path / "data.npz", ram=ram, action=actions, length=np.full(4, 12))
+    extra = ("--data", tmp_path / "data.npz", "--guide", "relaxed", "--num-options", "2", "--out", tmp_path / "out")
+    done = run("atari_discover.py", *TINY["atari_discover.py"], *extra)
+    assert done.returncode == 0, done.stderr
+    assert "cannot be replayed" in done.stdout
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["num_options"] == 2
+
+
+def test_atari_discover_with_a_minari_data_set(tmp_path, monkeypatch):
+    """What the expert did, by way of Minari, is replayed in the animation; an id that is not there is named."""
+    pytest.importorskip("minari")
+    pytest.importorskip("h5py")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    env = make_atari("Breakout")
+    to_minari(atari_demonstrations("Breakout", 4, max_steps=30), "breakout/scripted-v0", env)
+    env.close()
+    tiny = TINY["atari_discover.py"]
+    done = run("atari_discover.py", *tiny, "--minari", "breakout/scripted-v0", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["episodes"] == results["held_out_episodes"] == 2 and results["exact_log_likelihood"] < 0
+    assert "cannot be replayed" not in done.stdout and (tmp_path / "out" / "options_0.gif").exists()
+    done = run("atari_discover.py", *tiny, "--minari", "breakout/absent-v0", "--out", tmp_path / "out")
+    assert done.returncode != 0 and "breakout/absent-v0" in done.stderr
+
+
+def test_atari_discover_takes_one_source(tmp_path):
+    done = run("atari_discover.py", "--data", "a.npz", "--minari", "b", "--out", tmp_path)
+    assert done.returncode != 0 and "one of --data" in done.stderr
