@@ -139,16 +139,16 @@ def _rows(path: str) -> dict[str, list[dict]]:
 
 
 def fixed_and_grown(path: str) -> str:
-    """Held-out likelihood of growth and of fixed numbers of options, by seed and on average."""
+    """Held-out likelihood of growth and of fixed numbers of options, on average and by seed."""
     rows = []
     for name, mine in _rows(path).items():
         values = [run["exact_log_likelihood"] for run in mine]
         spans = (_span(run[key] for run in mine) for key in ("num_options", "used_options"))
         others = f"{mean(run['mean_segment_length'] for run in mine):.1f}", f"{max(r['seconds'] for r in mine):.0f}"
         bold = "**" if "growth" in name else ""
-        scores = f"{mean(values):.3f}", ", ".join(f"{value:.3f}" for value in values)
-        rows.append([f"{bold}{name}{bold}", *scores, *spans, *others])
-    header = "held-out nats per step", "by seed", "K", "in use", "steps until another option", "seconds at most"
+        score, each = f"{mean(values):.3f}", ", ".join(f"{value:.3f}" for value in values)
+        rows.append([f"{bold}{name}{bold}", score if len(mine) == 1 else f"{score} ({each})", *spans, *others])
+    header = "held-out nats per step", "K", "in use", "steps until another option", "seconds at most"
     return markdown(["options", *header], rows)
 
 
@@ -254,9 +254,7 @@ def results() -> str:
     rows.append([what, "at least {:.3f}, {:.3f}".format(*least), INTEGERS])
     for path, what in ((BREAKOUT, "Breakout demonstrations"), (SCRIPTED, "episodes of a scripted Breakout expert")):
         runs = load(path)["runs"]
-        seeds = len({run["seed"] for run in runs})
-        question = f"{runs[0]['num_episodes']} {what}: held-out nats per step, {seeds} seeds"
-        rows.append([question, _grown(path), path])
+        rows.append([f"{runs[0]['num_episodes']} {what}: held-out nats per step", _grown(path), path])
     runs = load(MIXTURES)["runs"]
     ours, theirs = (sum(run[who]["ari"] for run in runs) / len(runs) for who in ("ours", "sklearn"))
     what = f"Gaussian mixtures grown from one component, {len(runs)} runs: adjusted Rand index"
