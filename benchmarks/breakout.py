@@ -5,8 +5,8 @@
     python benchmarks/breakout.py --data breakout_expert.npz --only "K = 4"    # one row of them
 
 The same budget for growth with the exact guide, for fixed K (1 is behaviour cloning), and for growth with the relaxed
-guide. Seeds also choose the episodes to hold out. Every run is written to ``--out`` as soon as it is done; runs that are
-there already are not repeated.
+guide. A seed also chooses the episodes to hold out. Every run is written to ``--out`` as soon as it is done; runs that
+are there already are not repeated.
 """
 
 from collections.abc import Sequence
