@@ -144,11 +144,12 @@ def fixed_and_grown(path: str) -> str:
     for name, mine in _rows(path).items():
         values = [run["exact_log_likelihood"] for run in mine]
         spans = (_span(run[key] for run in mine) for key in ("num_options", "used_options"))
-        others = f"{mean(run['mean_segment_length'] for run in mine):.1f}", f"{max(r['seconds'] for r in mine):.0f}"
+        length = f"{mean(run['mean_segment_length'] for run in mine):.1f}"
+        others = length, f"{max(run['processor_seconds'] for run in mine):.0f}"
         bold = "**" if "growth" in name else ""
         score, each = f"{mean(values):.3f}", ", ".join(f"{value:.3f}" for value in values)
         rows.append([f"{bold}{name}{bold}", score if len(mine) == 1 else f"{score} ({each})", *spans, *others])
-    header = "held-out nats per step", "K", "in use", "steps until another option", "seconds at most"
+    header = "held-out nats per step", "K", "in use", "steps until another option", "processor seconds"
     return markdown(["options", *header], rows)
 
 
