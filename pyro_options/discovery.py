@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from pyro_options.component_counts import ComponentCounts, component_counts
 from pyro_options.data import Trajectories
 from pyro_options.errors import check, check_count, choice
@@ -34,8 +37,8 @@ class Budget:
     What counts is the number of updates. So episodes are trained on few at a time, more of them where they are short,
     and passed over more often where there are few. A linear layer learns at a rate that moves its output by about
     ``output_step`` in one update whatever the number and size of its inputs, which are 200 bits in one data set and
-    six metres in another. In one update a weight moves by no more than the rate, so that a small rate takes more of
-    them: enough to move a weight by ``reach``.
+    six metres in another. The more inputs share an output, the less each of their weights moves in an update: many
+    inputs take more updates, ``updates_per_input`` of them.
     """
 
     batch_steps: int = 4800  # steps in a batch, at least one episode
@@ -43,8 +46,8 @@ class Budget:
     updates: int = 4000  # to aim at
     max_epochs: int = 100
     output_step: float = 0.4
-    reach: float = 32.0
-    max_slow_epochs: int = 300  # where the rate asks for more than the updates above
+    updates_per_input: int = 80
+    max_slow_epochs: int = 300  # where many inputs ask for more than the updates above
     deep_learning_rate: float = 5e-3  # where hidden layers see the states
 
     def train_config(self, data: Trajectories, hidden: Sequence[int]) -> TrainConfig:
@@ -56,15 +59,30 @@ class Budget:
         rate = self.deep_learning_rate
         if not hidden:
             rate = min(0.1, self.output_step / (1 + varying_size(data)))
-            epochs = max(epochs, min(self.max_slow_epochs, math.ceil(self.reach / rate / batches)))
+            updates = self.updates_per_input * (1 + active_inputs(data))
+            epochs = max(epochs, min(self.max_slow_epochs, math.ceil(updates / batches)))
         return TrainConfig(epochs=epochs, batch_size=batch_size, learning_rate=rate)
 
 
-def varying_size(data: Trajectories, num_episodes: int = 100) -> float:
-    """The mean sum of absolute values of those entries of a state that vary, over the first episodes."""
+def _varying_sizes(data: Trajectories, num_episodes: int = 100) -> Tensor:
+    """Absolute values of those entries of a state that vary ``(steps, entries)``, over the first episodes."""
     data = data[:num_episodes]
-    varying = varying_inputs(data)
-    return float(varying(data.states)[data.mask].abs().sum(-1).mean())
+    return varying_inputs(data)(data.states)[data.mask].abs()
+
+
+def varying_size(data: Trajectories) -> float:
+    """The mean sum of absolute values of those entries of a state that vary."""
+    return float(_varying_sizes(data).sum(-1).mean())
+
+
+def active_inputs(data: Trajectories) -> float:
+    r"""How many of the entries that vary a state has at a time: the mean of :math:`(\sum|s|)^2 / \sum s^2`.
+
+    The number of ones where states are bits; the unit of measurement makes no difference.
+    """
+    sizes = _varying_sizes(data)
+    squares = sizes.square().sum(-1)
+    return float((sizes.sum(-1).square() / squares.clamp(min=torch.finfo(squares.dtype).tiny)).mean())
 
 
 def method_config(method: str, **config) -> MethodConfig:

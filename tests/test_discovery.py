@@ -1,7 +1,6 @@
 """One call from demonstrations to skills."""
 
 import json
-import math
 import subprocess
 import sys
 from functools import partial
@@ -14,7 +13,7 @@ from helpers import GROWING, make_episodes, told
 import pyro_options
 from pyro_options import Skills, discover, discovery
 from pyro_options.data import Trajectories, synthetic_options
-from pyro_options.discovery import Budget, method_config, varying_size
+from pyro_options.discovery import Budget, active_inputs, method_config, varying_size
 from pyro_options.infer import TrainConfig
 from pyro_options.methods import METHODS
 from pyro_options.segmentation import label_scores
@@ -121,20 +120,30 @@ def test_the_budget_follows_the_data():
     long = Trajectories(torch.ones(400, 300, 1), torch.zeros(400, 300).long(), num_actions=2)
     config = Budget().train_config(long, ())
     assert config.batch_size == 16 and config.epochs == 100
-    assert Budget(updates=100, reach=0).train_config(long, ()).epochs == 4
-    assert Budget(updates=100).train_config(long, ()).epochs == math.ceil(32 / 0.1 / 25)
+    assert Budget(updates=100, updates_per_input=0).train_config(long, ()).epochs == 4
+    assert Budget(updates=100, updates_per_input=200).train_config(long, ()).epochs == (1 + 1) * 200 / 25
     short = Trajectories(torch.ones(40, 5, 1), torch.zeros(40, 5).long(), num_actions=2)
     assert Budget().train_config(short, ()).batch_size == 5
 
 
-def test_a_small_learning_rate_gets_more_updates():
+def test_many_inputs_get_more_updates():
     torch.manual_seed(0)
     bits = Trajectories(torch.randint(2, (400, 300, 100)).float(), torch.zeros(400, 300).long(), num_actions=2)
     config = Budget().train_config(bits, ())
-    assert config.epochs * 25 == pytest.approx(32 / config.learning_rate, rel=0.01)
+    assert config.epochs * 25 == pytest.approx(80 * 51, rel=0.01)
     assert Budget().train_config(bits[:20], ()).epochs == Budget().max_slow_epochs
     deep = Budget().train_config(bits, (8,))
     assert deep.epochs == 100 and deep.learning_rate == Budget().deep_learning_rate
+
+
+def test_inputs_are_counted_whatever_their_unit():
+    torch.manual_seed(0)
+    states = torch.zeros(10, 20, 6).index_fill_(2, torch.tensor([1, 4]), 3.0) * torch.randint(2, (10, 20, 1))
+    states[0, 0] = torch.tensor([0.0, 3, 0, 0, 0, 0])
+    for unit in (1.0, 100.0):
+        count = active_inputs(Trajectories(unit * states, torch.zeros(10, 20).long(), num_actions=2))
+        present = float((states > 0).any(-1).float().mean())
+        assert count == pytest.approx(2 * present - 1 / 200, abs=1 / 100)
 
 
 def test_the_learning_rate_does_not_depend_on_the_unit():
@@ -167,7 +176,9 @@ def test_how_k_grows_follows_the_guide_unless_told():
 
 def test_growth_gets_as_many_updates_as_a_fixed_k(monkeypatch):
     """Also where half of the episodes are kept to judge by."""
-    monkeypatch.setattr(discovery, "Budget", partial(Budget, batch_steps=10, min_batches=1, updates=20, reach=0))
+    monkeypatch.setattr(
+        discovery, "Budget", partial(Budget, batch_steps=10, min_batches=1, updates=20, updates_per_input=0)
+    )
     told = {"validation": 0.5, "progress": False, "device": "cpu"}
     data = Trajectories(torch.randn(20, 5, 3), torch.arange(100).view(20, 5) % 2, num_actions=2)
     runs = [discover(data, num_options=K, **told).metadata for K in (2, None)]
