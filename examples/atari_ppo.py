@@ -86,7 +86,7 @@ class Setup:
     deterministic: bool = True
     """whether skills take their most probable action"""
     gamma: float = 0.99
-    num_episodes: int = 100
+    num_episodes: int = 300
     """of the expert"""
     episode_steps: int = 300
     """at which an expert's episode is cut"""
