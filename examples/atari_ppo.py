@@ -250,10 +250,11 @@ def main(args: Args) -> list[dict]:
         done = {row["name"]: row for row in read_runs(path)}
         rows += [done[name] for name in jobs if name in done]
     check(len(rows) > 0, f"finished runs in {args.out}", "none")
-    text = page(rows)
-    (args.out / "atari_ppo.md").write_text(text)
-    figure(rows, args.out / "atari_ppo.png")
-    print(f"{text}\nwrote {args.out / 'atari_ppo.md'} and {args.out / 'atari_ppo.png'}")
+    path, picture = args.out / "atari_ppo.md", args.out / "atari_ppo.png"
+    text = page(rows, picture.name)
+    path.write_text(text)
+    figure(rows, picture)
+    print(f"{text}\nwrote {path} and {picture}")
     return rows
 
 

@@ -11,6 +11,7 @@ RESULTS = ROOT / "examples" / "results"
 CANDIDATES = {
     "reproduce": [RESULTS / "reproduce" / preset / "README.md" for preset in ("paper", "full", "quick")],
     "compare": [RESULTS / "compare" / "compare.md"],
+    "atari_ppo": [RESULTS / "atari_ppo" / "atari_ppo.md"],
 }
 
 

@@ -54,11 +54,18 @@ def table(rows: list[dict]) -> str:
     return markdown(header, lines)
 
 
-def page(rows: list[dict]) -> str:
+def page(rows: list[dict], figure_name: str) -> str:
     """All games, in Markdown."""
-    intro = "Interquartile means over seeds, with 95 % bootstrap intervals; a decision is an action or a whole skill.\n"
-    games = groups(rows, lambda row: row["game"])
-    return "\n".join([intro, *(f"### {game}\n\n{table(mine)}" for game, mine in games.items())])
+    parts = [
+        "# PPO with skills on Atari games\n",
+        "Returns of whole games, unclipped, the mean over the last sixth of the decisions as in the paper, or over the"
+        " last games when so many frames had been seen. Interquartile means over seeds, with 95 % bootstrap intervals."
+        " A decision is an action or a whole skill. An arm without @K found its number of options by itself. Every"
+        " run, with the command that made it, is in the JSON file of its game.\n",
+    ]
+    for game, mine in groups(rows, lambda row: row["game"]).items():
+        parts += [f"## {game}\n", table(mine)]
+    return "\n".join([*parts, f"![Learning curves]({figure_name})\n"])
 
 
 def figure(rows: list[dict], path: Path) -> None:
@@ -76,8 +83,9 @@ def figure(rows: list[dict], path: Path) -> None:
                 ax.set(xlabel=label)
                 ax.xaxis.set_major_formatter(EngFormatter())
             line[0].set(ylabel=f"{game}: return of a game")
-        if axes[0, 0].lines:
-            fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        named = {label: line for ax in axes[:, 0] for line, label in zip(*ax.get_legend_handles_labels())}
+        if named:
+            fig.legend(named.values(), named.keys(), loc="outside lower center", ncols=3)
         seeds = span([len(one) for one in groups(rows, lambda row: f"{row['game']} {row['arm']}").values()])
         fig.suptitle(f"PPO with skills and without (seeds: {seeds}, interquartile means with 95 % intervals)")
         fig.savefig(path)
