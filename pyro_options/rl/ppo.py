@@ -33,10 +33,15 @@ class SMDPPPO(PPO):
     ``VecNormalize`` may be put around, but its running estimate of returns discounts each decision by γ alone; pass
     ``norm_reward=False``.
 
+    ``Monitor`` goes inside the skills. ``make_vec_env`` would put another around what the function returns; it takes
+    skills as ``wrapper_class=SkillWrapper, wrapper_kwargs={"skills": skills}``.
+
     Example::
 
-        env = make_vec_env(lambda: SkillWrapper(Monitor(gym.make("pyro_options/Switches-v0")), skills), n_envs=8)
-        SMDPPPO("MlpPolicy", env).learn(100_000)
+        def make():
+            return SkillWrapper(Monitor(gym.make("pyro_options/Switches-v0")), skills)
+
+        SMDPPPO("MlpPolicy", DummyVecEnv([make] * 8)).learn(100_000)
     """
 
     num_primitive_steps: int = 0
