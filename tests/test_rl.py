@@ -287,6 +287,5 @@ def test_the_replay_buffer_stores_what_the_wrapper_said():
     with pytest.raises(ValueError, match=r"skills that discount by the learner's 0\.9 but got 0\.5"):
         buffer.add(zeros, zeros, np.zeros(1), np.ones(1), np.zeros(1), [{"duration": 4, "discount": 0.5**4}])
     with pytest.raises(ValueError, match="optimize_memory_usage=False"):
-        SMDPReplayBuffer(
-            10, space, gym.spaces.Discrete(3), optimize_memory_usage=True, handle_timeout_termination=False
-        )
+        options = {"optimize_memory_usage": True, "handle_timeout_termination": False, "gamma": GAMMA}
+        SMDPReplayBuffer(10, space, gym.spaces.Discrete(3), **options)

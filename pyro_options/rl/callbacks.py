@@ -10,13 +10,13 @@ from stable_baselines3.common.utils import safe_mean
 from pyro_options.errors import check
 
 
-def checked_durations(infos: list[dict[str, Any]], gamma: float) -> np.ndarray:
+def checked_durations(infos: list[dict[str, Any]], gamma: float, fix: str = "SkillWrapper(gamma=…).") -> np.ndarray:
     """τ of each environment's step, 1 where none is given; refuses rewards that were summed with another γ."""
     for info in infos:
         discount, duration = info.get("discount"), info.get("duration", 1)
         if discount is not None and duration > 1 and abs(discount - gamma**duration) > 1e-6:
             inside = discount ** (1 / duration)
-            check(False, f"skills that discount by the learner's {gamma:g}", f"{inside:g}", "SkillWrapper(gamma=…).")
+            check(False, f"skills that discount by the learner's {gamma:g}", f"{inside:g}", fix)
     return np.array([info.get("duration", 1) for info in infos])
 
 

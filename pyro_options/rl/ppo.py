@@ -4,13 +4,14 @@ from typing import Any
 
 from gymnasium import spaces
 from stable_baselines3 import PPO
+from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
 from stable_baselines3.common.type_aliases import MaybeCallback
 
 from pyro_options.errors import check
 
 from .callbacks import DurationCallback
-from .rollout import SMDPDictRolloutBuffer, SMDPRolloutBuffer, _Durations
+from .rollout import SMDPDictRolloutBuffer, SMDPRolloutBuffer
 
 
 def _as_list(callback: MaybeCallback) -> list[BaseCallback]:
@@ -48,13 +49,12 @@ class SMDPPPO(PPO):
     num_frames: int = 0
 
     def _setup_model(self) -> None:
-        if self.rollout_buffer_class is None:
-            nested = isinstance(self.observation_space, spaces.Dict)
-            self.rollout_buffer_class = SMDPDictRolloutBuffer if nested else SMDPRolloutBuffer
-        fix = "Derive yours from SMDPRolloutBuffer."
-        check(
-            issubclass(self.rollout_buffer_class, _Durations), "a buffer of durations", self.rollout_buffer_class, fix
-        )
+        nested = isinstance(self.observation_space, spaces.Dict)
+        suits: type[RolloutBuffer] = SMDPDictRolloutBuffer if nested else SMDPRolloutBuffer
+        given = suits if self.rollout_buffer_class is None else self.rollout_buffer_class
+        expected = f"a buffer of durations for observations in {'a dictionary' if nested else 'one array'}"
+        check(issubclass(given, suits), expected, given.__name__, f"Derive yours from {suits.__name__}.")
+        self.rollout_buffer_class = given
         super()._setup_model()
 
     def learn(

@@ -3,12 +3,15 @@
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
-from pyro_options.errors import check
+from pyro_options.errors import InputError, check
 
 from .callbacks import checked_durations
+
+_FIX = 'Pass the same to SkillWrapper(gamma=…), DQN(gamma=…) and replay_buffer_kwargs={"gamma": …}.'
 
 
 class SMDPReplayBuffer(ReplayBuffer):
@@ -19,19 +22,36 @@ class SMDPReplayBuffer(ReplayBuffer):
         DQN("MlpPolicy", env, gamma=0.99,
             replay_buffer_class=SMDPReplayBuffer, replay_buffer_kwargs={"gamma": 0.99})
 
-    :param gamma: the learner's and the ``SkillWrapper``'s
+    :param gamma: the learner's and the ``SkillWrapper``'s. A buffer sees what the wrapper discounts by, and refuses
+        another; it cannot see the learner's ``gamma``, which DQN does not use where samples carry ``discounts``
+    :param n_steps: only 1; a step that lasts is several already
     """
 
     durations: np.ndarray  # (buffer_size, n_envs)
 
-    def __init__(self, *args: Any, gamma: float = 0.99, **kwargs: Any):
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        *args: Any,
+        gamma: float | None = None,  # must be given; Stable-Baselines3 would meet a required one with a bare TypeError
+        n_steps: int = 1,
+        **kwargs: Any,
+    ):
+        if gamma is None or not 0 < gamma <= 1:
+            raise InputError(f"Expected gamma in (0, 1] but got {gamma}. {_FIX}")
+        check(n_steps == 1, "n_steps=1", n_steps, "A step that lasts is several already.")
+        nested = isinstance(observation_space, spaces.Dict)
+        fix = "Put gymnasium.wrappers.FlattenObservation around, or use SMDPPPO."
+        check(not nested, "observations in one array", observation_space, fix)
+        super().__init__(buffer_size, observation_space, action_space, *args, **kwargs)
         check(not self.optimize_memory_usage, "optimize_memory_usage=False", True)
         self.gamma = gamma
         self.durations = np.ones((self.buffer_size, self.n_envs), np.int32)
 
     def add(self, obs, next_obs, action, reward, done, infos: list[dict[str, Any]]) -> None:
-        self.durations[self.pos] = checked_durations(infos, self.gamma)
+        self.durations[self.pos] = checked_durations(infos, self.gamma, _FIX)
         super().add(obs, next_obs, action, reward, done, infos)
 
     def _get_samples(self, batch_inds: np.ndarray, env=None) -> ReplayBufferSamples:
