@@ -27,7 +27,8 @@ class DurationCallback(BaseCallback):
     step lasted longer the right reward, with γ^τ V(terminal), is handed to the buffer.
 
     It logs at each rollout: ``options/mean_duration``, ``options/share`` (of decisions that are options),
-    ``options/usage_k`` (of decisions that are option k), ``time/primitive_steps`` and ``time/frames`` so far.
+    ``options/usage_k`` (of decisions that are option k, for every k up to the highest that this training has seen),
+    ``time/primitive_steps`` and ``time/frames`` so far.
     """
 
     def _on_rollout_start(self) -> None:
@@ -59,13 +60,16 @@ class DurationCallback(BaseCallback):
         return corrected
 
     def _on_rollout_end(self) -> None:
+        model: Any = self.model
         options = np.array(self._options)
         self.logger.record("options/mean_duration", float(np.mean(self._durations)))
         self.logger.record("options/share", float(np.mean(options >= 0)))
-        for k in np.unique(options[options >= 0]):
+        # An option that fell out of use is logged as zero: a curve without it would look unfinished.
+        model.num_options_seen = max(model.num_options_seen, int(options.max()) + 1)
+        for k in range(model.num_options_seen):
             self.logger.record(f"options/usage_{k}", float(np.mean(options == k)))
-        self.logger.record("time/primitive_steps", self.model.num_primitive_steps)  # type: ignore[attr-defined]
-        self.logger.record("time/frames", self.model.num_frames)  # type: ignore[attr-defined]
+        self.logger.record("time/primitive_steps", model.num_primitive_steps)
+        self.logger.record("time/frames", model.num_frames)
 
 
 class CurveCallback(BaseCallback):

@@ -47,6 +47,7 @@ class SMDPPPO(PPO):
 
     num_primitive_steps: int = 0
     num_frames: int = 0
+    num_options_seen: int = 0
 
     def _setup_model(self) -> None:
         nested = isinstance(self.observation_space, spaces.Dict)
@@ -68,7 +69,7 @@ class SMDPPPO(PPO):
     ):
         """See PPO; ``total_timesteps`` counts decisions."""
         if reset_num_timesteps:
-            self.num_primitive_steps = self.num_frames = 0
+            self.num_primitive_steps = self.num_frames = self.num_options_seen = 0
         callbacks: list[BaseCallback] = [DurationCallback(), *_as_list(callback)]
         # PPO's own type is narrower than that of the method it calls, which takes None for no log.
         interval: Any = log_interval
