@@ -1,5 +1,6 @@
 """PPO over skills in parts: what was stopped and resumed is what was not."""
 
+import json
 import os
 import signal
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 from skill_sets import LinearSkills
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from stopped_runs import Killed
 
 from pyro_options.envs import SkillWrapper, SwitchesEnv, agent_space
@@ -21,7 +22,7 @@ STEPS = 4 * 64
 
 def make_envs():
     skills = LinearSkills(50, 2, 5, termination_logit=0.0)
-    return DummyVecEnv([lambda: SkillWrapper(Monitor(SwitchesEnv()), skills, 0.99, observe=agent_space)] * 2)
+    return DummyVecEnv([lambda: SkillWrapper(Monitor(SwitchesEnv(max_steps=20)), skills, 0.99, observe=agent_space)] * 2)
 
 
 def make_learner(envs):
@@ -43,16 +44,28 @@ class Deadly(CurveCallback):
         return True
 
 
+def contents(path):
+    """Every byte of a file, but for the order of its header's entries, which safetensors draws at random."""
+    raw = path.read_bytes()
+    end = 8 + int.from_bytes(raw[:8], "little")
+    return json.loads(raw[8:end]), raw[end:]
+
+
 def parameters(learner):
     return [p.tolist() for p in learner.policy.parameters()]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    return learning(tmp_path_factory.mktemp("whole") / "agent").run(STEPS)
+def whole_path(tmp_path_factory):
+    return tmp_path_factory.mktemp("whole") / "agent"
 
 
-def test_a_killed_run_ends_with_the_same_bits(whole, tmp_path):
+@pytest.fixture(scope="module")
+def whole(whole_path):
+    return learning(whole_path).run(STEPS)
+
+
+def test_a_killed_run_ends_with_the_same_bytes(whole, whole_path, tmp_path):
     path = tmp_path / "agent"
     for at in (20, 100, 200):  # in the first part, and twice later
 
@@ -63,6 +76,7 @@ def test_a_killed_run_ends_with_the_same_bits(whole, tmp_path):
         with pytest.raises(Killed):
             learning(path, make_callback=Callback).run(STEPS)
     learner, rows = learning(path).run(STEPS)
+    assert contents(path) == contents(whole_path) and learner.ep_info_buffer
     assert learner.num_timesteps == STEPS and rows == whole[1]
     assert parameters(learner) == parameters(whole[0])
     assert learner.num_frames == whole[0].num_frames > STEPS
@@ -109,15 +123,98 @@ def test_another_run_is_refused(tmp_path):
         learning(tmp_path / "nowhere" / "agent")
 
 
-def test_a_callback_may_stop_and_stays_stopped(tmp_path):
+@pytest.mark.parametrize("at", [100, 128, 140], ids=["within a part", "with its goal", "beyond its goal"])
+def test_a_callback_may_stop_and_stays_stopped(at, tmp_path):
     class Enough(CurveCallback):
         def _on_step(self):
-            return self.model.num_timesteps < 100
+            return self.model.num_timesteps != at  # once: what forgets it would go on
 
+    path, every = tmp_path / "agent", 130 if at == 140 else 64
+    learner, _ = learning(path, make_callback=Enough, every=every).run(STEPS)
+    assert learner.num_timesteps == at
+    assert learning(path, make_callback=Enough, every=every).run(STEPS)[0].num_timesteps == at
+
+
+def test_a_shorter_run_than_the_saved_one_is_refused(tmp_path):
     path = tmp_path / "agent"
-    learner, _ = learning(path, make_callback=Enough).run(STEPS)
-    assert 100 <= learner.num_timesteps < STEPS
-    assert learning(path, make_callback=Enough).run(STEPS)[0].num_timesteps == learner.num_timesteps
+    learning(path).run(128)
+    assert learning(path).run(65)[0].num_timesteps == 128  # which ends with the same rollout
+    with pytest.raises(FileError, match=r"total_steps > 64, as .* has learned for 128, but got 64"):
+        learning(path).run(64)
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "clip_range", "clip_range_vf"])
+def test_rates_that_change_are_refused(name, tmp_path):
+    def with_rate(rate):
+        return lambda envs: SMDPPPO("MlpPolicy", envs, n_steps=32, batch_size=32, device="cpu", **{name: rate})
+
+    parts = {"make_envs": make_envs, "every": 64}
+    with pytest.raises(InputError, match=f"a constant {name} but got one that goes from 0.2 to 0"):
+        PartwiseLearning(tmp_path / "a", make_learner=with_rate(lambda left: 0.2 * left), **parts).run(64)
+    constant = PartwiseLearning(tmp_path / "b", make_learner=with_rate(lambda left: 1e-3), **parts)
+    assert constant.run(64)[0].num_timesteps == 64
+
+
+def test_statistics_that_every_part_would_forget_are_refused(tmp_path):
+    def normalized():
+        return VecNormalize(make_envs(), norm_reward=False)
+
+    with pytest.raises(InputError, match="environments without VecNormalize"):
+        PartwiseLearning(tmp_path / "agent", normalized, make_learner).run(64)
+
+
+def test_texts_that_monitor_reports_are_not_kept(tmp_path):
+    class Named(SwitchesEnv):
+        def step(self, action):
+            *result, info = super().step(action)
+            return *result, info | {"hall": "great"}
+
+    def make():
+        return DummyVecEnv([lambda: Monitor(Named(max_steps=20), info_keywords=("hall",))])
+
+    PartwiseLearning(tmp_path / "agent", make, make_learner, every=64).run(64)
+    learner, _ = PartwiseLearning(tmp_path / "agent", make, make_learner, every=64).run(64)
+    assert {*learner.ep_info_buffer[0]} == {"r", "l"}
+
+
+def test_environments_are_closed_whatever_happens(tmp_path):
+    made = []
+
+    class Counted(DummyVecEnv):
+        def close(self):
+            made.remove(self)
+            super().close()
+
+    def counted():
+        made.append(Counted([lambda: Monitor(SwitchesEnv())]))
+        return made[-1]
+
+    class Callback(Deadly):
+        at = 80
+
+    def refusing(envs):
+        raise Killed
+
+    PartwiseLearning(tmp_path / "a", counted, make_learner, every=64).run(64)
+    for make, name in ((make_learner, "b"), (refusing, "c")):
+        with pytest.raises(Killed):
+            PartwiseLearning(tmp_path / name, counted, make, Callback, every=64).run(STEPS)
+    assert made == []
+
+
+def test_it_logs_if_asked(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def logging(envs):
+        return SMDPPPO("MlpPolicy", envs, n_steps=32, batch_size=32, device="cpu", tensorboard_log=str(tmp_path))
+
+    parts = {"make_envs": make_envs, "make_learner": logging, "every": 64}
+    PartwiseLearning(tmp_path / "agent", **parts, log_interval=1).run(128)
+    events = EventAccumulator(str(tmp_path / "SMDPPPO_0")).Reload()
+    assert [event.step for event in events.Scalars("time/frames")] == [64, 128]
+    with pytest.raises(InputError, match="log_interval >= 1"):
+        PartwiseLearning(tmp_path / "agent", **parts, log_interval=0)
 
 
 def test_ctrl_c_ends_the_part_and_says_how_to_go_on(whole, tmp_path):

@@ -41,7 +41,8 @@ def capture(learner: SMDPPPO) -> tuple[dict[str, Any], dict[str, Tensor]]:
     optimizer = learner.policy.optimizer
     config: dict[str, Any] = {name: int(getattr(learner, name)) for name in _COUNTS}
     config["rates"] = [group["lr"] for group in optimizer.param_groups]
-    config["episodes"] = [{k: float(v) for k, v in one.items()} for one in learner.ep_info_buffer or ()]
+    # Return and length alone: Monitor's clock would differ from run to run, and its keywords may be texts.
+    config["episodes"] = [{key: float(one[key]) for key in ("r", "l")} for one in learner.ep_info_buffer or ()]
     config["successes"] = [float(one) for one in learner.ep_success_buffer or ()]
     return config, prefixed(state=module_state(modules), optimizer=optimizer_state(optimizer, modules))
 
@@ -58,21 +59,37 @@ def restore(learner: SMDPPPO, config: Mapping[str, Any], tensors: Mapping[str, T
     learner.ep_success_buffer = deque(config["successes"], maxlen=size)
 
 
+def _check_parts(learner: SMDPPPO) -> None:
+    """Refuses what a part would begin anew."""
+    rates: dict[str, Any] = {"learning_rate": learner.lr_schedule, "clip_range": learner.clip_range}
+    rates["clip_range_vf"] = learner.clip_range_vf
+    for name, rate in rates.items():
+        values = [] if rate is None else [rate(left) for left in np.linspace(1, 0, 11)]
+        got = f"one that goes from {values[0]:g} to {values[-1]:g}" if values else None
+        check(len(set(values)) <= 1, f"a constant {name}", got, "Every part would be a whole schedule: pass a number.")
+    fix = "Every part would forget its statistics: normalize by fixed numbers, in a wrapper."
+    check(learner.get_vec_normalize_env() is None, "environments without VecNormalize", "some with", fix)
+
+
 @dataclass(frozen=True)
 class PartwiseLearning:
     """Learns in parts of ``every`` decisions, each with new environments and random numbers of its own.
 
     An environment cannot be saved in the middle of an episode. So every part starts with a reset and a seed that only
     depends on ``seed`` and on the decisions so far, whether the run was stopped before it or not: a run that was killed
-    and resumed ends with the same bytes as one that was not. The episodes under way at the end of a part are cut.
+    and resumed saves the same as one that was not, bit for bit. The episodes under way at the end of a part are cut.
 
     :param path: file of the last checkpoint; the one before it is kept beside it, as ``….previous``
-    :param make_envs: new environments, the same each time
+    :param make_envs: new environments, the same each time; without ``VecNormalize``, whose statistics would be lost
+        with every part. Processes of a ``SubprocVecEnv`` must ignore Ctrl-C (``SIGINT``), which reaches them too and
+        would end them before the part
     :param make_learner: a new :class:`SMDPPPO` for given environments, with constant learning and clip rates
     :param make_callback: given the learning curve so far, what records it; it may stop the learning
     :param every: decisions in a part, at least
     :param resume: go on from ``path`` if there is something; otherwise it is overwritten
     :param about: what must be the same to go on, in plain numbers and texts
+    :param log_interval: rollouts between two logs of the learner (``verbose``, ``tensorboard_log``), counted anew in
+        each part; ``None`` for no logs. Every run needs a ``tensorboard_log`` of its own
     """
 
     path: str | os.PathLike
@@ -83,9 +100,11 @@ class PartwiseLearning:
     seed: int = 0
     resume: bool = True
     about: Mapping[str, Any] = field(default_factory=dict)
+    log_interval: int | None = None
 
     def __post_init__(self) -> None:
         check(self.every >= 1, "every >= 1", self.every)
+        check(self.log_interval is None or self.log_interval >= 1, "log_interval >= 1", self.log_interval)
         parent = Path(self.path).parent
         check(parent.is_dir(), "a folder to save checkpoints in", repr(str(parent)), "Make it first.")
 
@@ -95,22 +114,24 @@ class PartwiseLearning:
         :returns: the learner and its learning curve
         """
         first = self.make_envs()
-        learner, rows, stopped = self._start(self.make_learner(first))
         envs: VecEnv | None = first
-        with postponing_interrupts() as pause:
-            while learner.num_timesteps < total_steps and not stopped:
-                envs = self.make_envs() if envs is None else envs
-                rows, stopped = self._part(learner, envs, rows, total_steps)
+        try:
+            learner, rows, stopped = self._start(self.make_learner(first), total_steps)
+            with postponing_interrupts() as pause:
+                while learner.num_timesteps < total_steps and not stopped:
+                    envs = self.make_envs() if envs is None else envs
+                    rows, stopped = self._part(learner, envs, rows, total_steps)
+                    envs.close()
+                    envs = None
+                    self._save(learner, rows, stopped)
+                    if pause.requested:
+                        raise Interrupted(
+                            f"Stopped after {learner.num_timesteps} of {total_steps} decisions. Everything is in "
+                            f"{self.path}: do the same again with resume=True (--resume) to go on."
+                        )
+        finally:
+            if envs is not None:
                 envs.close()
-                envs = None
-                self._save(learner, rows, stopped)
-                if pause.requested:
-                    raise Interrupted(
-                        f"Stopped after {learner.num_timesteps} of {total_steps} decisions. Everything is in "
-                        f"{self.path}: do the same again with resume=True (--resume) to go on."
-                    )
-        if envs is not None:
-            envs.close()
         return learner, rows
 
     def _part(self, learner: SMDPPPO, envs: VecEnv, rows: list, total_steps: int) -> tuple[list, bool]:
@@ -120,11 +141,14 @@ class PartwiseLearning:
         learner.set_random_seed(int(sequence.generate_state(1)[0] >> 1))
         goal = min(learner.num_timesteps + self.every, total_steps)
         callback = self.make_callback(rows)
-        learner.learn(goal - learner.num_timesteps, callback, log_interval=None, reset_num_timesteps=False)
-        return callback.rows, learner.num_timesteps < goal
+        learner.learn(goal - learner.num_timesteps, callback, self.log_interval, reset_num_timesteps=False)
+        # A callback speaks before its step is added, so a rollout that it stopped lacks at least that one. Decisions
+        # would not tell: it may stop in the rollout that reaches the goal.
+        return callback.rows, not learner.rollout_buffer.full
 
-    def _start(self, learner: SMDPPPO) -> tuple[SMDPPPO, list[dict[str, float]], bool]:
+    def _start(self, learner: SMDPPPO, total_steps: int) -> tuple[SMDPPPO, list[dict[str, float]], bool]:
         """A learner as it was saved, if it was."""
+        _check_parts(learner)
         sweep(self.path)
         found = FORMAT.read_last_good(self.path) if self.resume else None
         if found is None:
@@ -137,6 +161,10 @@ class PartwiseLearning:
                 then = config["about"].get(name)
                 check(now.get(name) == then, f"{name} = {then!r}", repr(now.get(name)), fix, FileError)
             restore(learner, config["learner"], tensors)
+        count = learner.num_timesteps
+        least = count - learner.n_steps * learner.n_envs  # a run ends with the rollout in which it has had enough
+        expected = f"total_steps > {least}, as {self.path} has learned for {count},"
+        check(total_steps > least, expected, total_steps, "Save a shorter run to another file.", FileError)
         logger.info("going on from decision %d", learner.num_timesteps)
         return learner, config["rows"], config["stopped"]
 
