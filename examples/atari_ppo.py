@@ -17,6 +17,7 @@ wrappers. Returns are those of whole games, unclipped, over the last games of tr
 frames of resets are not counted.
 """
 
+import signal
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from itertools import product
@@ -167,6 +168,8 @@ def make_game(game: str, preset: str) -> gym.Env:
 
 def make_envs(game: str, setup: Setup, skills: Skills | None, processes: bool = False) -> VecEnv:
     def make():
+        if processes:  # Ctrl-C reaches every process of a terminal; the learner needs its environments to end a part
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         options = {"max_duration": setup.max_duration, "deterministic": setup.deterministic, "frame_skip": FRAME_SKIP}
         return SkillWrapper(make_game(game, setup.preset), skills, setup.gamma, observe=ram, **options)
 

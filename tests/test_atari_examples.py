@@ -2,6 +2,9 @@
 
 import importlib
 import json
+import os
+import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,6 +50,16 @@ def test_atari_ppo_learns_from_pixels_while_skills_read_ram(atari_ppo, tmp_path,
     envs = atari_ppo.make_envs("Freeway", setup, still)
     learner = SMDPPPO("CnnPolicy", envs, n_steps=4, n_epochs=1, batch_size=4, device="cpu").learn(4)
     assert learner.observation_space.shape == (4, 84, 84) and learner.num_frames >= 16
+
+
+def test_atari_ppo_has_processes_that_leave_ctrl_c_to_their_parent(atari_ppo, monkeypatch):
+    monkeypatch.setitem(atari_ppo.PRESETS, "ram", replace(atari_ppo.PRESETS["ram"], num_envs=1))
+    envs = atari_ppo.make_envs("Freeway", atari_ppo.Setup(), None, processes=True)
+    envs.reset()
+    os.kill(envs.processes[0].pid, signal.SIGINT)
+    assert envs.step(np.zeros(1, int))[0].shape == (1, 1024)
+    envs.close()
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
 def test_atari_ppo_refuses_what_it_does_not_know(atari_ppo, tmp_path):
