@@ -236,8 +236,11 @@ def test_frames_only_if_asked():
     quiet = SkillWrapper(SwitchesEnv(render_mode="rgb_array"), linear())
     quiet.reset(seed=0)
     assert "frames" not in quiet.step(6)[4]
-    with pytest.raises(ValueError, match="render_mode to record frames"):
-        SkillWrapper(SwitchesEnv(), linear(), record_frames=True)
+    shown = SwitchesEnv(render_mode="rgb_array")
+    shown.render_mode = "human"
+    for env in (SwitchesEnv(), shown):
+        with pytest.raises(ValueError, match="render_mode to record frames.*rgb_array"):
+            SkillWrapper(env, linear(), record_frames=True)
 
 
 def test_actions_that_do_not_start_at_zero():
@@ -252,13 +255,45 @@ def test_actions_that_do_not_start_at_zero():
     assert env.step(1)[0] == [1] and env.step(0)[0] == [1] and env.step(2)[0] == [5]
 
 
-def test_skills_alone_act_in_any_space():
-    class Push(ScriptedSkills):
-        discrete = False
+class Push(ScriptedSkills):
+    discrete = False
 
+    def predict(self, observation, option, deterministic=True, rng=None):
+        return np.array([1.0 if option else -1.0], np.float32)
+
+
+def test_continuous_skills_stay_within_the_space():
+    seen = []
+
+    class Spy(gym.Wrapper):
+        def step(self, action):
+            seen.append(action)
+            return self.env.step(action)
+
+    class Far(Push):
         def predict(self, observation, option, deterministic=True, rng=None):
-            return np.array([1.0 if option else -1.0], np.float32)
+            return np.full(1 + option, 5.0)
 
+    skills = Far(None, lambda x, k: True, 2, None, state_dim=3)
+    env = SkillWrapper(Spy(gym.make("Pendulum-v1")), skills, primitives=False)
+    env.reset(seed=0)
+    env.step(0)
+    assert seen == [[2.0]] and env.unwrapped.action_space.contains(seen[0])
+    with pytest.raises(ValueError, match=r"skills whose actions have the shape \(1,\) but got \(2,\)"):
+        env.step(1)
+
+
+def test_continuous_skills_act_in_boxes_alone():
+    class Switchboard(SwitchesEnv):
+        def __init__(self):
+            super().__init__()
+            self.action_space = gym.spaces.MultiBinary(1)
+
+    with pytest.raises(ValueError, match="a Discrete or a Box for skills to act in but got MultiBinary"):
+        SkillWrapper(Switchboard(), Push(None, None, 2, None), primitives=False)
+
+
+def test_skills_alone_act_in_a_box():
     env = gym.make("MountainCarContinuous-v0")
     skills = Push(None, lambda x, k: False, 2, None, state_dim=2, max_duration=10)
     wrapped = SkillWrapper(env, skills, primitives=False)
@@ -288,6 +323,9 @@ def test_bad_input_is_refused(options, message):
 
 def test_an_unknown_action_is_refused():
     env = SkillWrapper(SwitchesEnv(), linear(3))
+    for action in (0, 6):
+        with pytest.raises(ValueError, match=r"reset\(\) before step\(\)"):
+            env.step(action)
     env.reset(seed=0)
     with pytest.raises(ValueError, match=r"an action in \[0, 7\] but got 8"):
         env.step(8)

@@ -63,8 +63,9 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
     :param deterministic: whether a skill takes its most probable action, or draws one
     :param observe: what skills see, ``observe(env, observation)``, by default the flattened observation; for
         skills that read RAM while the agent reads pixels, :func:`~pyro_options.envs.ram`
-    :param primitives: whether the agent can also act itself. Without, any action space will do that the skills
-        act in; with, it must be Discrete (wrap others in an ``ActionWrapper`` that makes them so)
+    :param primitives: whether the agent can also act itself. Without, the action space may be a Box, to whose bounds
+        the actions of skills are clipped; with, it must be Discrete (wrap others in an ``ActionWrapper`` that makes
+        them so)
     :param frame_skip: frames that an action lasts, for counting alone
     :param record_frames: put what ``render()`` gives after each step inside into ``info["frames"]``
     """
@@ -87,7 +88,9 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         check(0 < gamma <= 1, "gamma in (0, 1]", gamma)
         check(max_duration is None or max_duration >= 1, "max_duration >= 1", max_duration)
         check(frame_skip >= 1, "frame_skip >= 1", frame_skip)
-        check(not record_frames or env.render_mode is not None, "a render_mode to record frames", None)
+        seen = env.render_mode not in (None, "human")  # which return nothing
+        fix = 'Make the environment with render_mode="rgb_array".'
+        check(not record_frames or seen, "a render_mode to record frames", repr(env.render_mode), fix)
         self.skills, self.gamma, self.deterministic = skills, gamma, deterministic
         self.observe = flat_observation if observe is None else observe
         self.frame_skip, self.record_frames = frame_skip, record_frames
@@ -111,6 +114,8 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
             return
         check(isinstance(self.skills, SkillSet), "skills with predict and terminates", type(self.skills).__name__)
         discrete = isinstance(space, spaces.Discrete)
+        fix = "Wrap the environment in an ActionWrapper with such actions."
+        check(discrete or isinstance(space, spaces.Box), "a Discrete or a Box for skills to act in", space, fix)
         check(self.skills.discrete == discrete, f"skills that act in {space}", f"discrete={self.skills.discrete}")
         if isinstance(space, spaces.Discrete):
             n = int(space.n)
@@ -133,6 +138,7 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
 
     def step(self, action):
         """One action of the environment, or a whole skill."""
+        check(self._observation is not None, "reset() before step()", "none", "Call reset() first.")
         highest = self.num_primitives + self.num_options - 1
         check(self.action_space.contains(action), f"an action in [0, {highest}]", action)
         option = int(action) - self.num_primitives
@@ -163,7 +169,13 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
     def _primitive(self, action: Any) -> Any:
         """An action as the environment counts it."""
         space = self.env.action_space
-        return int(action) + int(space.start) if isinstance(space, spaces.Discrete) else action
+        if isinstance(space, spaces.Discrete):
+            return int(action) + int(space.start)
+        assert isinstance(space, spaces.Box)
+        shape = np.shape(action)
+        check(shape == space.shape, f"skills whose actions have the shape {space.shape}", shape)
+        # A Gaussian policy knows no bounds; learners of Stable-Baselines3 clip theirs too.
+        return np.clip(action, space.low, space.high).astype(space.dtype)
 
     def _act(self, action: Any, frames: list[Any]):
         self._observation, reward, terminated, truncated, info = self.env.step(action)
