@@ -43,3 +43,9 @@ def test_bad_input_is_refused():
         curve_band([[0, 1], [2, 3]], [[0, 1], [0, 1]])
     with pytest.raises(ValueError, match="confidence in"):
         bootstrap_interval([1.0], confidence=2)
+    with pytest.raises(ValueError, match="finite scores"):
+        interquartile_mean([1.0, 2.0, 3.0, float("nan")])
+    with pytest.raises(ValueError, match="finite scores"):
+        bootstrap_interval([1.0, 2.0, 3.0, float("inf")])
+    with pytest.raises(ValueError, match=r"a number for each of 2000 resamples but got shape \(\)\..*axis=-1"):
+        bootstrap_interval([1.0, 2.0, 3.0, 9.0], np.mean)

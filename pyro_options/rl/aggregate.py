@@ -19,6 +19,8 @@ def interquartile_mean(scores: ArrayLike) -> np.ndarray:
     """
     ordered = np.sort(np.asarray(scores, dtype=float), -1)
     check(ordered.shape[-1] >= 1, "at least one score", "none")
+    finite = np.isfinite(ordered)  # NaN would be sorted to the end, as the best of all
+    check(bool(finite.all()), "finite scores", ordered[~finite][:1], "Leave failed runs out, and say so.")
     cut = ordered.shape[-1] // 4
     return ordered[..., cut : ordered.shape[-1] - cut].mean(-1)
 
@@ -33,14 +35,17 @@ def bootstrap_interval(
     """Percentile interval of a statistic over runs, resampled within each task (stratified).
 
     :param scores: ``(runs,)``, or ``(tasks, runs)`` normalized so that tasks compare; the statistic sees all of them
-    :param statistic: of the last axis
+    :param statistic: of the last axis, ``(resamples, scores)`` to ``(resamples,)``
     """
     table = np.atleast_2d(np.asarray(scores, dtype=float))  # (tasks, runs)
     check(0 < confidence < 1, "confidence in (0, 1)", confidence)
     rng = np.random.default_rng(seed)
     chosen = rng.integers(table.shape[1], size=(num_resamples, *table.shape))
     samples = np.take_along_axis(table[None], chosen, -1).reshape(num_resamples, -1)
-    low, high = np.quantile(statistic(samples), [(1 - confidence) / 2, (1 + confidence) / 2])
+    values = np.asarray(statistic(samples))
+    expected, fix = f"a number for each of {num_resamples} resamples", "Take the statistic over axis=-1."
+    check(values.shape == (num_resamples,), expected, f"shape {values.shape}", fix)
+    low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 
 
