@@ -8,13 +8,14 @@ PPO. Run it with::
     python examples/atari_ppo.py --preset paper --device cuda        # pixels, CnnPolicy, 3 million decisions
     python examples/atari_ppo.py --no-run                            # only draw what is there
 
-An arm is ``none`` or a method of ``pyro_options.methods``, with ``@K`` to fix the number of options. Runs are kept in
-``--out``: stop it whenever you like, and the same command goes on from the last checkpoints to the same numbers. It
-writes a JSON file for each game (every run, with commands and versions), ``atari_ppo.md`` and ``atari_ppo.png``:
-interquartile means over seeds with 95 % bootstrap intervals, against decisions (the paper's axis) and against frames of
-the emulator (the fair one). Two commands may share an ``--out`` if they play different games. Every arm has the same
-wrappers. Returns are those of whole games, unclipped, over the last games of training (20 with RAM, 100 with pixels);
-frames of resets are not counted.
+An arm is ``none`` or a method of ``pyro_options.methods``, with ``@K`` to fix the number of options (ddo and compile
+need it, bc has one). Runs are kept in ``--out``: stop it whenever you like, and the same command goes on from the last
+checkpoints to the same numbers. It writes a JSON file for each game (every run, with commands and versions),
+``atari_ppo.md`` and ``atari_ppo.png``: interquartile means over seeds with 95 % bootstrap intervals, against decisions
+(the paper's axis) and against frames of the emulator (the fair one). Two commands may share an ``--out`` if they play
+different games; each then draws and tabulates its own, and one with ``--no-run`` and all of them (``--games``,
+``--arms``, ``--seeds``) does so for all. Every arm has the same wrappers. Returns are those of whole games, unclipped,
+over the last games of training (20 with RAM, 100 with pixels); frames of resets are not counted.
 """
 
 import signal
@@ -105,6 +106,18 @@ class Setup:
         return PRESETS[self.preset].total_steps if self.total_steps is None else self.total_steps
 
 
+def _check_arm(arm: str) -> None:
+    """Refuses an arm before demonstrations are played for it."""
+    name, at, count = arm.partition("@")
+    known = arm == "none" or (name in METHODS and (not at or (count.isdecimal() and int(count) >= 1)))
+    check(known, f"arms none, or one of {', '.join(METHODS)}, with @K or without", repr(arm))
+    method = METHODS.get(name, {})
+    fixed = method.get("num_options")
+    check(not (at and fixed), f"{name} without @K, which has {fixed} option,", repr(arm))
+    needs = method.get("uniform", False) and not fixed
+    check(bool(at) or not needs, f"{name}@K, as it does not find K by itself,", repr(arm), f"Pass {name}@8, say.")
+
+
 @dataclass(frozen=True)
 class Args(Setup):
     """Skills from an expert, then PPO."""
@@ -130,9 +143,7 @@ class Args(Setup):
         for game in self.games:
             choice(game, "game", EXPERTS)
         for arm in self.arms:
-            name, _, count = arm.partition("@")
-            known = arm == "none" or (name in METHODS and (count.isdigit() or "@" not in arm))
-            check(known, f"arms none, or one of {', '.join(METHODS)}, with @K or without", repr(arm))
+            _check_arm(arm)
 
 
 def grid(game: str, args: Args) -> dict[str, dict]:
@@ -230,7 +241,8 @@ def run(
         lambda envs: SMDPPPO(preset.policy, envs, gamma=given.gamma, seed=seed, device=device, **preset.ppo),
         every=every,
         seed=seed,
-        about=setup | {"total_steps": None},  # may be more when it goes on
+        # total_steps may be more when it goes on; the rest of a preset may not change under its name
+        about=setup | asdict(preset) | {"total_steps": None},
     ).run(given.steps)
     learner.save(folder / "agent.zip")
     return {

@@ -22,7 +22,9 @@ STEPS = 4 * 64
 
 def make_envs():
     skills = LinearSkills(50, 2, 5, termination_logit=0.0)
-    return DummyVecEnv([lambda: SkillWrapper(Monitor(SwitchesEnv(max_steps=20)), skills, 0.99, observe=agent_space)] * 2)
+    return DummyVecEnv(
+        [lambda: SkillWrapper(Monitor(SwitchesEnv(max_steps=20)), skills, 0.99, observe=agent_space)] * 2
+    )
 
 
 def make_learner(envs):

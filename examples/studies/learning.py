@@ -35,9 +35,12 @@ def points(curve: dict[str, list], axis: str) -> np.ndarray:
 
 
 def return_at(curve: dict[str, list], frames: int) -> float | None:
-    """What a run had reached when it had seen so many frames; ``None`` if no game had ended."""
+    """What a run had reached when it had seen so many frames; ``None`` if no game had ended.
+
+    Between the points that were kept: they lie further apart the longer skills last, and the one before would be early.
+    """
     at, values = points(curve, "frames")
-    return float(values[at <= frames][-1]) if (at <= frames).any() else None
+    return float(np.interp(frames, at, values)) if (at <= frames).any() else None
 
 
 def table(rows: list[dict]) -> str:
@@ -60,8 +63,8 @@ def page(rows: list[dict], figure_name: str) -> str:
         "# PPO with skills on Atari games\n",
         "Returns of whole games, unclipped, the mean over the last sixth of the decisions as in the paper, or over the"
         " last games when so many frames had been seen. Interquartile means over seeds, with 95 % bootstrap intervals."
-        " A decision is an action or a whole skill. An arm without @K found its number of options by itself. Every"
-        " run, with the command that made it, is in the JSON file of its game.\n",
+        " A decision is an action or a whole skill. An arm without @K found its number of options by itself, but"
+        " for bc, which has one. Every run, with the command that made it, is in the JSON file of its game.\n",
     ]
     for game, mine in groups(rows, lambda row: row["game"]).items():
         parts += [f"## {game}\n", table(mine)]
