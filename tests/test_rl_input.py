@@ -80,7 +80,7 @@ def test_replay_of_several_steps_is_refused():
 
 
 def test_replay_of_dictionaries_is_refused():
-    with pytest.raises(ValueError, match="one array but got Dict.*FlattenObservation"):
+    with pytest.raises(ValueError, match=r"one array but got Dict.*FlattenObservation"):
         dqn("MultiInputPolicy", lambda: Nested(make()), replay_buffer_kwargs={"gamma": 0.99})
 
 

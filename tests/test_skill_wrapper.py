@@ -239,7 +239,7 @@ def test_frames_only_if_asked():
     shown = SwitchesEnv(render_mode="rgb_array")
     shown.render_mode = "human"
     for env in (SwitchesEnv(), shown):
-        with pytest.raises(ValueError, match="render_mode to record frames.*rgb_array"):
+        with pytest.raises(ValueError, match=r"render_mode to record frames.*rgb_array"):
             SkillWrapper(env, linear(), record_frames=True)
 
 
