@@ -232,6 +232,32 @@ def test_ctrl_c_ends_the_part_and_says_how_to_go_on(whole, tmp_path):
     assert parameters(learning(path).run(STEPS)[0]) == parameters(whole[0])
 
 
+def test_ctrl_c_that_ends_processes_of_environments_goes_on_from_the_last_part(whole, tmp_path):
+    def close():
+        raise EOFError  # as a SubprocVecEnv whose processes are gone
+
+    class Broken(CurveCallback):
+        pressed = True
+
+        def _on_step(self):
+            if self.model.num_timesteps == 80:
+                self.training_env.close = close
+                if self.pressed:
+                    os.kill(os.getpid(), signal.SIGINT)
+                raise BrokenPipeError
+            return True
+
+    class Unpressed(Broken):
+        pressed = False
+
+    path = tmp_path / "agent"
+    with pytest.raises(BrokenPipeError):
+        learning(path, make_callback=Unpressed).run(STEPS)
+    with pytest.raises(Interrupted, match=r"Stopped after 64 of 256 decisions"):
+        learning(path, make_callback=Broken).run(STEPS)
+    assert parameters(learning(path).run(STEPS)[0]) == parameters(whole[0])
+
+
 def test_without_resume_it_starts_again(whole, tmp_path):
     path = tmp_path / "agent"
     learning(path).run(64)

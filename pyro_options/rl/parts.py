@@ -4,6 +4,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from .ppo import SMDPPPO
 logger = logging.getLogger(__name__)
 
 FORMAT = Format("pyro_options.PPO", 1, "PartwiseLearning")
+_BROKEN = EOFError, ConnectionError  # what a pipe to a process that is gone says
 _COUNTS = ("num_timesteps", "num_primitive_steps", "num_frames", "_n_updates", "_episode_num")
 
 
@@ -81,8 +83,8 @@ class PartwiseLearning:
 
     :param path: file of the last checkpoint; the one before it is kept beside it, as ``….previous``
     :param make_envs: new environments, the same each time; without ``VecNormalize``, whose statistics would be lost
-        with every part. Processes of a ``SubprocVecEnv`` must ignore Ctrl-C (``SIGINT``), which reaches them too and
-        would end them before the part
+        with every part. Processes of a ``SubprocVecEnv`` should ignore Ctrl-C (``SIGINT``), which reaches them too:
+        without them the part under way is lost
     :param make_learner: a new :class:`SMDPPPO` for given environments, with constant learning and clip rates
     :param make_callback: given the learning curve so far, what records it; it may stop the learning
     :param every: decisions in a part, at least
@@ -119,20 +121,31 @@ class PartwiseLearning:
             learner, rows, stopped = self._start(self.make_learner(first), total_steps)
             with postponing_interrupts() as pause:
                 while learner.num_timesteps < total_steps and not stopped:
-                    envs = self.make_envs() if envs is None else envs
-                    rows, stopped = self._part(learner, envs, rows, total_steps)
+                    saved = learner.num_timesteps
+                    try:
+                        envs = self.make_envs() if envs is None else envs
+                        rows, stopped = self._part(learner, envs, rows, total_steps)
+                    except _BROKEN as error:
+                        if not pause.requested:
+                            raise
+                        # Ctrl-C ended the environments' processes: the part is lost, the ones before it are not.
+                        raise self._interrupted(saved, total_steps) from error
                     envs.close()
                     envs = None
                     self._save(learner, rows, stopped)
                     if pause.requested:
-                        raise Interrupted(
-                            f"Stopped after {learner.num_timesteps} of {total_steps} decisions. Everything is in "
-                            f"{self.path}: do the same again with resume=True (--resume) to go on."
-                        )
+                        raise self._interrupted(learner.num_timesteps, total_steps)
         finally:
             if envs is not None:
-                envs.close()
+                with suppress(*_BROKEN):  # processes that are gone cannot be closed, and what ended them says more
+                    envs.close()
         return learner, rows
+
+    def _interrupted(self, saved: int, total_steps: int) -> Interrupted:
+        return Interrupted(
+            f"Stopped after {saved} of {total_steps} decisions. Everything is in {self.path}: do the same again with "
+            "resume=True (--resume) to go on."
+        )
 
     def _part(self, learner: SMDPPPO, envs: VecEnv, rows: list, total_steps: int) -> tuple[list, bool]:
         """One part; returns the curve, and whether the callback stopped it."""
