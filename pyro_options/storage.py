@@ -112,6 +112,16 @@ def previous_of(path: str | os.PathLike) -> Path:
     return path.with_name(f"{path.name}.previous")
 
 
+def _serialized(tensors: dict[str, Tensor], metadata: dict[str, str]) -> tuple[bytes, memoryview]:
+    """Header and numbers of a safetensors file, whose metadata safetensors itself writes in random order."""
+    content = safetensors.torch.save(tensors, metadata)
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start]) | {"__metadata__": metadata}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # numbers stay aligned
+    return len(text).to_bytes(8, "little") + text, memoryview(content)[start:]
+
+
 @dataclass(frozen=True)
 class Format:
     """A kind of file: tensors, and settings as JSON.
@@ -140,9 +150,10 @@ class Format:
         text = json.dumps(config)
         own = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
         header = {"format": self.name, "version": str(self.version), "config": text, "checksum": checksum(text, own)}
-        content = safetensors.torch.save(own, header)
+        start, numbers = _serialized(own, header)
         with replacing(path, previous) as file:
-            file.write(content)
+            file.write(start)
+            file.write(numbers)
 
     def read(self, path: str | os.PathLike, max_bytes: int = 2**34) -> tuple[Any, dict[str, Tensor]]:
         """Settings and tensors of a file that :meth:`write` wrote; anything else is refused.

@@ -79,7 +79,7 @@ class PartwiseLearning:
 
     An environment cannot be saved in the middle of an episode. So every part starts with a reset and a seed that only
     depends on ``seed`` and on the decisions so far, whether the run was stopped before it or not: a run that was killed
-    and resumed saves the same as one that was not, bit for bit. The episodes under way at the end of a part are cut.
+    and resumed ends with the same bytes as one that was not. The episodes under way at the end of a part are cut.
 
     :param path: file of the last checkpoint; the one before it is kept beside it, as ``….previous``
     :param make_envs: new environments, the same each time; without ``VecNormalize``, whose statistics would be lost
