@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,15 @@ def as_tensor(values: Any, name: str) -> Tensor:
         raise InputError(
             f"Expected an array of numbers as {name} but got {type(values).__name__}: {error}. {fix}"
         ) from error
+
+
+def exact_floats(values: np.ndarray, episode: int, fix: str) -> np.ndarray:
+    """Integers as float32, as long as it holds them exactly; anything else as it is."""
+    if values.dtype.kind not in "biu":
+        return values
+    floats = values.astype(np.float32)
+    check(np.array_equal(floats, values), "states that float32 can hold", f"larger ones at episode {episode}", fix)
+    return floats
 
 
 def _first(bad: Tensor) -> int:
