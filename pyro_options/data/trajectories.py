@@ -288,6 +288,7 @@ class Trajectories:
         kind = "no actions" if self.actions is None else f"{self.num_actions} discrete actions"
         if self.actions is not None and not self.discrete:
             kind = f"{self.actions.shape[-1]} continuous action dimensions"
-        lengths = f"{int(self.lengths.min())} to {int(self.lengths.max())} steps"
+        shortest, longest = int(self.lengths.min()), int(self.lengths.max())
+        lengths = f"{longest} steps" if shortest == longest else f"{shortest} to {longest} steps"
         states = f"{self.state_dim} packed bits" if self.packed else f"{self.state_dim} × {self.stored.dtype}"
         return f"Trajectories({len(self)} episodes of {lengths}, states {states}, {kind})"
