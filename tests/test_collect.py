@@ -13,6 +13,7 @@ from stable_baselines3 import PPO
 
 from pyro_options.data import collect, load_policy, rollout
 from pyro_options.envs import MessageEnv, MessageExpert
+from pyro_options.errors import FileError
 
 
 class Counter(gym.Env):
@@ -118,6 +119,16 @@ def test_an_agent_comes_from_the_hub(agent, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_sb3", SimpleNamespace(load_from_hub=load_from_hub))
     assert len(collect("CartPole-v1", "sb3/ppo-CartPole-v1", 1, max_steps=5)) == 1
     assert asked == {"repo_id": "sb3/ppo-CartPole-v1", "filename": "ppo-CartPole-v1.zip"}
+
+
+def test_files_that_are_no_agents_are_named(agent, tmp_path):
+    whole = agent.read_bytes()
+    files = {"ppo-a.zip": b"garbage", "ppo-b.zip": whole[: len(whole) // 2], "sac-c.zip": whole}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(FileError, match=rf"{name}: Expected an agent .*algorithm="):
+            load_policy(tmp_path / name)
+    assert isinstance(load_policy(agent, algorithm="PPO"), PPO)
 
 
 def test_the_hub_needs_its_extra(monkeypatch):
