@@ -26,6 +26,7 @@ from pyro_options.animation import save_gif
 from pyro_options.data import Trajectories, from_minari, rollout
 from pyro_options.discovery import Budget
 from pyro_options.envs import EXPERTS, atari_demonstrations, load_atari, make_atari, replay_frames
+from pyro_options.errors import check
 from pyro_options.growth import GrowthEvent
 from pyro_options.infer import explained_interrupts
 from pyro_options.skills import Segmentation, make_cards
@@ -84,7 +85,7 @@ class Args:
     gif_steps: int = 150
     """steps in each"""
     report_episodes: int = 6
-    """held-out episodes in the report"""
+    """held-out episodes in the report; 0 for no report"""
     report_steps: int = 300
     """steps of each"""
     seed: int = 0
@@ -106,6 +107,8 @@ def load(args: Args) -> Trajectories:
     else:
         play = {"max_steps": args.max_steps, "epsilon": args.epsilon, "seed": args.seed, "progress": args.progress}
         data = atari_demonstrations(args.game, args.num_episodes, **play)
+    fix = "Record them with collect(..., observe=ram, packed=True)."
+    check(data.packed and data.state_dim == 8 * 128 and data.discrete, "128 packed bytes of RAM a step", data, fix)
     return data if args.subset is None else data[: args.subset]
 
 
@@ -194,7 +197,10 @@ def figure(skills: Skills, segmentation: Segmentation, held: Trajectories, title
 
 def replayed(args: Args, held: Trajectories) -> list[list | None]:
     """Screens of the held-out episodes that are shown, ``None`` where one cannot be replayed."""
-    shown = held[: max(args.gifs, args.report_episodes)]
+    count = max(args.gifs, args.report_episodes)
+    if not count:
+        return []
+    shown = held[:count]
     steps = shown.lengths.clamp(max=max(args.gif_steps, args.report_steps)).tolist()
     pairs = [(shown.stored[i, :n].numpy(), shown.actions[i, :n].numpy()) for i, n in enumerate(steps)]
     return [replay_frames(args.game, states, actions) for states, actions in pairs]
@@ -246,8 +252,6 @@ def expert_episode(args: Args, skills: Skills, number: int) -> tuple[list, list[
 def main(args: Args) -> dict:
     """Discovers, compares, draws, saves."""
     args.out.mkdir(parents=True, exist_ok=True)
-    paths = {"out": str(args.out), "data": None if args.data is None else str(args.data)}
-    (args.out / "config.json").write_text(json.dumps(asdict(args) | paths, indent=2) + "\n")
     data, held = load(args).split(args.held_out, args.seed)
     print(f"train on {data}\nbudget   {Budget()}")
     growth = {"initial_options": args.initial_options, "max_options": args.max_options, "birth": args.birth}
@@ -263,6 +267,8 @@ def main(args: Args) -> dict:
     cloned = train(args, data, "bc")
     segmentation = skills.segment(held)
     found = results(args, skills, cloned, segmentation, held)
+    paths = {"out": str(args.out), "data": None if args.data is None else str(args.data)}
+    (args.out / "config.json").write_text(json.dumps(asdict(args) | paths, indent=2) + "\n")  # they were accepted
     (args.out / "results.json").write_text(json.dumps(found, indent=2) + "\n")
     skills.used().save(args.out / "skills.safetensors")
     title = f"{args.game}, seed {args.seed}: {found['exact_log_likelihood']:.3f} held-out nats per step, "
@@ -271,20 +277,22 @@ def main(args: Args) -> dict:
     frames = replayed(args, held)
     cards(skills, segmentation, held, frames, args.out / "option_cards.png")
     animations = gifs(args, skills, held, segmentation, frames)
-    skills.report(
-        args.out / "report.html",
-        held,
-        frames=frames,
-        title=f"Skills in {args.game}",
-        figures={"held-out nats per step with K = 1": found["behaviour_cloning_log_likelihood"]},
-        max_trajectories=args.report_episodes,
-        max_steps=args.report_steps,
-    )
+    names = ["results.json", "skills.safetensors", "atari_discover.png", "option_cards.png"]
+    if args.report_episodes:
+        names.append("report.html")
+        skills.report(
+            args.out / "report.html",
+            held,
+            frames=frames,
+            title=f"Skills in {args.game}",
+            figures={"held-out nats per step with K = 1": found["behaviour_cloning_log_likelihood"]},
+            max_trajectories=args.report_episodes,
+            max_steps=args.report_steps,
+        )
     print("\nheld-out episodes:\n" + skills.describe(held) + "\n")
     for key, value in found.items():
         if isinstance(value, int | float):
             print(f"{key:<34}{f'{value:.4g}' if isinstance(value, float) else value}")
-    names = ["results.json", "skills.safetensors", "atari_discover.png", "option_cards.png", "report.html"]
     print(f"\nwrote {', '.join([*names, *(path.name for path in animations)])} to {args.out}")
     return found
 

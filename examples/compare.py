@@ -151,7 +151,8 @@ def run(
     """
     spec = TASKS[task]
     episodes = spec.make(seed, replace(spec.size, **size), file)
-    config = {key: tuple(x) if isinstance(x, list) else x for key, x in config.items()}  # JSON has no tuples
+    # JSON has no tuples; what a method's name fixes is not a task's to set
+    config = {k: tuple(x) if isinstance(x, list) else x for k, x in config.items() if k not in METHODS[method]}
     if fixed_options is not None:
         config["num_options"] = fixed_options
     if entropy_weight is not None:

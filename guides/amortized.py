@@ -83,7 +83,8 @@ class ScoreFunction(_Amortized):
         baseline, plate_scale = self.baseline, episodes.population / len(episodes)
         return {
             "baseline": {
-                "nn_baseline": lambda features: baseline(features).squeeze(-1) * plate_scale,
+                # (N,), and () for one episode: Pyro squeezes the cost that it is compared with
+                "nn_baseline": lambda features: baseline(features).squeeze() * plate_scale,
                 "nn_baseline_input": context[:, 0],
             }
         }

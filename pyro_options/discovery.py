@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from inspect import signature
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from pyro_options.data import Trajectories
 from pyro_options.errors import check, check_count, choice
 from pyro_options.infer import Checkpoint, Exponential, TrainConfig, Trainer, best_start, restart_seed, set_seed
 from pyro_options.infer.checkpoint import Saver
-from pyro_options.methods import METHODS, TRAIN_DEFAULTS, Method, MethodConfig, assemble, varying_inputs
+from pyro_options.methods import METHODS, TRAIN_DEFAULTS, Method, MethodConfig, assemble, named_config, varying_inputs
 from pyro_options.skills import Skills
 
 logger = logging.getLogger(__name__)
@@ -67,12 +68,21 @@ class Budget:
 def _varying_sizes(data: Trajectories, num_episodes: int = 100) -> Tensor:
     """Absolute values of those entries of a state that vary ``(steps, entries)``, over the first episodes."""
     data = data[:num_episodes]
-    return varying_inputs(data)(data.states)[data.mask].abs()
+    sizes = varying_inputs(data)(data.states)[data.mask].abs()
+    return sizes.float() if sizes.element_size() < 4 else sizes
+
+
+def _magnitude(sizes: Tensor) -> Tensor:
+    """The power of two at or below the largest size. To divide by it is exact, and keeps squares and sums finite."""
+    largest = sizes.clamp(min=torch.finfo(sizes.dtype).tiny)
+    return largest / (2 * torch.frexp(largest).mantissa)
 
 
 def varying_size(data: Trajectories) -> float:
     """The mean sum of absolute values of those entries of a state that vary."""
-    return float(_varying_sizes(data).sum(-1).mean())
+    sizes = _varying_sizes(data)
+    unit = _magnitude(sizes.max())
+    return float((sizes / unit).sum(-1).mean()) * float(unit)
 
 
 def active_inputs(data: Trajectories) -> float:
@@ -81,15 +91,15 @@ def active_inputs(data: Trajectories) -> float:
     The number of ones where states are bits; the unit of measurement makes no difference.
     """
     sizes = _varying_sizes(data)
+    sizes = sizes / _magnitude(sizes.amax(-1, keepdim=True))
     squares = sizes.square().sum(-1)
     return float((sizes.sum(-1).square() / squares.clamp(min=torch.finfo(squares.dtype).tiny)).mean())
 
 
 def method_config(method: str, **config) -> MethodConfig:
     """The method called ``method``, with one linear layer per option and its guide's rule unless ``config`` differs."""
-    choice(method, "method", METHODS)
-    rule = TRAIN_DEFAULTS[METHODS[method]["guide"]].rule
-    return MethodConfig(**METHOD_DEFAULTS | {"rule": rule} | config | METHODS[method])
+    guide = METHODS[choice(method, "method", METHODS)]["guide"]
+    return named_config(method, config, METHOD_DEFAULTS | {"rule": TRAIN_DEFAULTS[guide].rule})
 
 
 def skills_of(trained: Method, data: Trajectories, action_names=None, metadata=None) -> Skills:
@@ -167,6 +177,10 @@ def discover(
     """
     fix = "Make them of your arrays with Trajectories(states, actions, lengths)."
     check(isinstance(trajectories, Trajectories), "Trajectories", type(trajectories).__name__, fix)
+    for name in config:
+        choice(name, "every setting", {*signature(discover).parameters, *signature(MethodConfig).parameters})
+    named = action_names is None or (trajectories.discrete and len(action_names) == trajectories.num_actions)
+    check(named, "one name for each discrete action", action_names)
     fixed = method_config(method, **config)
     data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
     tries = fixed.num_options is None and fixed.rule == "trial"
@@ -175,9 +189,10 @@ def discover(
     given: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     settings = replace(settings, seed=seed, device=device, progress=progress)
+    saved = _checkpoint(checkpoint, resume)
     if tries and not config.get("check_every"):
         updates = settings.epochs * math.ceil(len(train_on) / settings.batch_size)
-        fixed = replace(fixed, check_every=max(1, updates // CHECKS))
+        fixed = replace(fixed, check_every=_saved_interval(saved) or max(1, updates // CHECKS))
 
     def begin(number: int, saved: Checkpoint | None = None) -> Trainer:
         set_seed(restart_seed(seed, number))
@@ -185,7 +200,9 @@ def discover(
         return Trainer(parts.model, parts.guide, train_on, settings, parts.growth, judge, saved)
 
     about = {"method": asdict(fixed)} | ({"restarts": restarts} if restarts > 1 else {})
-    trainer = _best_trainer(begin, restarts, settings.epochs, _checkpoint(checkpoint, resume, about))
+    if saved is not None:
+        saved = replace(saved, about={**saved.about, **about})
+    trainer = _best_trainer(begin, restarts, settings.epochs, saved)
     found = Method(trainer.model, trainer.guide, trainer.growth)
     history = trainer.run()
     skills = skills_of(found, data, action_names)
@@ -219,13 +236,19 @@ def _best_trainer(begin: Callable[..., Trainer], restarts: int, epochs: int, sav
     return trainer
 
 
-def _checkpoint(given: str | os.PathLike | Checkpoint | None, resume: bool, about: dict) -> Checkpoint | None:
-    """Where to save, and what must be the same to go on from there."""
+def _checkpoint(given: str | os.PathLike | Checkpoint | None, resume: bool) -> Checkpoint | None:
+    """Where to save, and whether to go on from there."""
     if given is None:
         check(not resume, "a checkpoint to resume", None, "Pass checkpoint=…, the file that the training was saved in.")
         return None
     given = given if isinstance(given, Checkpoint) else Checkpoint(given)
-    return replace(given, resume=resume or given.resume, about={**given.about, **about})
+    return replace(given, resume=resume or given.resume)
+
+
+def _saved_interval(saved: Checkpoint | None) -> int | None:
+    """Updates between growth checks of the training that goes on: more epochs must not change them under way."""
+    growth = None if saved is None else (saved.settings() or {}).get("growth")
+    return None if growth is None else growth["every"]
 
 
 def _split_for_growth(data: Trajectories, share: float, seed: int) -> tuple[Trajectories, Trajectories | None]:

@@ -4,8 +4,9 @@ Models and guides know nothing of each other; this is where they are put togethe
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from pyro.nn import PyroModule
@@ -222,13 +223,26 @@ SEGMENT_PRESETS: dict[str, dict] = {
 }
 
 
+def named_config(name: str, config: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> MethodConfig:
+    """The method called ``name`` with these settings, none of which may differ from what the name says.
+
+    :param defaults: of settings that are in neither
+    """
+    fixed = METHODS[choice(name, "method", METHODS)]
+    for key, given in config.items():
+        choice(key, "every setting", [field.name for field in fields(MethodConfig)])
+        own = fixed.get(key, given)
+        same = given is None or own == (tuple(given) if isinstance(given, list) else given)
+        check(same, f"{key} = {own!r}, as the method {name!r} has it,", repr(given), f"Leave {key} out.")
+    return MethodConfig(**{**(defaults or {}), **config, **fixed})
+
+
 def build(name: str, data: Trajectories, **config) -> Method:
     """The method called ``name``, sized for ``data``.
 
     :param config: fields of :class:`MethodConfig` that the name leaves open
     """
-    choice(name, "method", METHODS)
-    return assemble(data, MethodConfig(**config | METHODS[name]))
+    return assemble(data, named_config(name, config))
 
 
 def assemble(data: Trajectories, config: MethodConfig) -> Method:

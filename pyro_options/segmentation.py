@@ -33,6 +33,11 @@ class LabelScores:
     naming: dict[int, int]  # that naming: predicted option -> true option
 
 
+def _check_mask(mask: Tensor) -> None:
+    """Integers would be taken for indices."""
+    check(mask.dtype == torch.bool, "a mask of bits", mask.dtype, "Call .bool() on it.")
+
+
 def boundaries(options: Tensor, mask: Tensor) -> Tensor:
     """Where another option takes over, ``(N, T)``; the first step of an episode does not count.
 
@@ -42,6 +47,7 @@ def boundaries(options: Tensor, mask: Tensor) -> Tensor:
     :param options: integers ``(N, T)``
     :param mask: steps in use ``(N, T)``
     """
+    _check_mask(mask)
     check(options.shape == mask.shape, f"options of shape {tuple(mask.shape)}", tuple(options.shape))
     change = torch.zeros_like(mask, dtype=torch.bool)
     change[:, 1:] = options[:, 1:] != options[:, :-1]
@@ -70,6 +76,7 @@ def boundary_scores(predicted: Tensor, true: Tensor, mask: Tensor, tolerance: in
     :param true: the same of the truth
     :param mask: steps in use ``(N, T)``
     """
+    _check_mask(mask)
     for name, value in (("predicted", predicted), ("true", true)):
         check(value.shape == mask.shape, f"{name} of shape {tuple(mask.shape)}", tuple(value.shape))
         check(value.dtype == torch.bool, f"{name} boundaries as bits", value.dtype, "Call boundaries on options.")
@@ -87,6 +94,7 @@ def boundary_scores(predicted: Tensor, true: Tensor, mask: Tensor, tolerance: in
 
 
 def _steps(options: Tensor, mask: Tensor, name: str) -> np.ndarray:
+    _check_mask(mask)
     check(options.shape == mask.shape, f"{name} of shape {tuple(mask.shape)}", tuple(options.shape))
     check(not options.is_floating_point(), f"{name} as integers", options.dtype)
     steps = options[mask].cpu().numpy()

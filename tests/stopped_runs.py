@@ -18,6 +18,7 @@ def make_trainer(name="options-exact", checkpoint=None, data=DATA, epochs=4, met
     given = {"hidden": (8,), "check_every": 3, "rule": "usage"} | (
         {"num_options": 3} if METHODS[name].get("uniform") else {}
     )
+    given = {key: value for key, value in given.items() if key not in METHODS[name]}
     parts = build(name, data, **given | (method or {}))
     settings = TrainConfig(epochs=epochs, batch_size=7, progress=False, device="cpu", **train)
     return Trainer(parts.model, parts.guide, data, settings, parts.growth, checkpoint=checkpoint)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers import make_episodes
 from PIL import Image
 from skill_sets import ScriptedSkills
 from tiny_runs import EXAMPLES, TINY, parsed, run
@@ -137,6 +138,32 @@ def test_atari_discover_with_a_minari_data_set(tmp_path, monkeypatch):
     assert "cannot be replayed" not in done.stdout and (tmp_path / "out" / "options_0.gif").exists()
     done = run("atari_discover.py", *tiny, "--minari", "breakout/absent-v0", "--out", tmp_path / "out")
     assert done.returncode != 0 and "breakout/absent-v0" in done.stderr
+
+
+@pytest.fixture
+def atari_discover(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module("atari_discover")
+
+
+@pytest.mark.parametrize("gifs", ["0", "1"])
+def test_atari_discover_without_a_report(atari_discover, gifs, tmp_path, capsys):
+    tiny = [*TINY["atari_discover.py"], "--num-options", "2", "--max-steps", "20", "--out", str(tmp_path)]
+    atari_discover.main(parsed(atari_discover, *tiny, "--gifs", gifs, "--report-episodes", "0"))
+    assert (tmp_path / "options_0.gif").exists() == (gifs == "1")
+    assert (tmp_path / "option_cards.png").exists() and not (tmp_path / "report.html").exists()
+    assert "report.html" not in capsys.readouterr().out
+
+
+def test_atari_discover_refuses_before_it_trains(atari_discover, tmp_path):
+    make_episodes(8).save(tmp_path / "data.npz")
+    with pytest.raises(ValueError, match=r"128 packed bytes of RAM a step but got .*float32.* observe=ram"):
+        atari_discover.main(atari_discover.Args(data=tmp_path / "data.npz", out=tmp_path / "out"))
+    with pytest.raises(ValueError, match="termination_cost"):
+        atari_discover.main(
+            parsed(atari_discover, *TINY["atari_discover.py"], "--out", str(tmp_path), "--termination-cost", "-1")
+        )
+    assert not list(tmp_path.glob("**/config.json"))
 
 
 def test_atari_discover_takes_one_source(tmp_path):

@@ -1,5 +1,6 @@
 """Demonstrations from environments: reproducible, and exactly what happened."""
 
+import random
 import sys
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from stable_baselines3 import PPO
 
 from pyro_options.data import collect, load_policy, rollout
 from pyro_options.envs import MessageEnv, MessageExpert
+from pyro_options.errors import FileError
 
 
 class Counter(gym.Env):
@@ -28,7 +30,7 @@ class Counter(gym.Env):
         return np.array([0, 3], dtype=np.uint8), {}
 
     def step(self, action):
-        assert self.action_space.contains(action) or action == 0
+        assert self.action_space.contains(action)
         self.time += 1
         return np.array([self.time, 3], dtype=np.uint8), float(np.sum(action)), self.time == 7, False, {}
 
@@ -63,15 +65,17 @@ def test_continuous_actions_are_flattened():
 
 def test_seeds_reproduce_and_leave_the_callers_randomness_alone():
     def noisy(_):
-        return 1 + int(torch.randint(2, ())) + np.random.randint(2)
+        return 1 + int(torch.randint(2, ())) + np.random.randint(2) + random.randrange(2)
 
-    torch.manual_seed(5)
-    np.random.seed(5)
-    expected = torch.rand(()), np.random.rand()
-    torch.manual_seed(5)
-    np.random.seed(5)
+    def begin():
+        for seed in (torch.manual_seed, np.random.seed, random.seed):
+            seed(5)
+
+    begin()
+    expected = torch.rand(()), np.random.rand(), random.random()
+    begin()
     runs = [collect(Counter(), noisy, 5, seed=seed, epsilon=0.5, noops=2) for seed in (1, 1, 2)]
-    assert (torch.rand(()), np.random.rand()) == expected
+    assert (torch.rand(()), np.random.rand(), random.random()) == expected
     assert torch.equal(runs[0].actions, runs[1].actions) and torch.equal(runs[0].states, runs[1].states)
     assert not torch.equal(runs[0].actions, runs[2].actions)
 
@@ -117,6 +121,16 @@ def test_an_agent_comes_from_the_hub(agent, monkeypatch):
     assert asked == {"repo_id": "sb3/ppo-CartPole-v1", "filename": "ppo-CartPole-v1.zip"}
 
 
+def test_files_that_are_no_agents_are_named(agent, tmp_path):
+    whole = agent.read_bytes()
+    files = {"ppo-a.zip": b"garbage", "ppo-b.zip": whole[: len(whole) // 2], "sac-c.zip": whole}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(FileError, match=rf"{name}: Expected an agent .*algorithm="):
+            load_policy(tmp_path / name)
+    assert isinstance(load_policy(agent, algorithm="PPO"), PPO)
+
+
 def test_the_hub_needs_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_sb3", None)
     with pytest.raises(ImportError, match=r'pip install "pyro-options\[hub\]"'):
@@ -140,7 +154,13 @@ def test_unknown_policies_are_refused(agent, tmp_path):
         (dict(num_episodes=0), "num_episodes >= 1"),
         (dict(max_steps=0), "max_steps >= 1"),
         (dict(epsilon=1.5), "epsilon in"),
-        (dict(noops=-1), "noops >= 1"),
+        (dict(noops=-1), "noops >= 0"),
+        (dict(num_episodes=2.5), "num_episodes >= 1, a whole number, but got 2.5"),
+        (dict(max_steps=2.5), "max_steps >= 1, a whole number, but got 2.5"),
+        (dict(noops=1.5), "noops >= 0, a whole number, but got 1.5"),
+        (dict(seed=-1), "seed >= 0"),
+        (dict(seed=None), "seed >= 0"),
+        (dict(seed=2**32), "seed < 2"),
     ],
 )
 def test_bad_options_are_refused(options, message):
@@ -151,5 +171,55 @@ def test_bad_options_are_refused(options, message):
 def test_bad_environments_are_refused():
     with pytest.raises(ValueError, match="not vectorized"):
         collect(gym.make_vec("CartPole-v1", 2), lambda _: 0, 1)
-    with pytest.raises(ValueError, match="Discrete or Box"):
+    with pytest.raises(ValueError, match="Discrete actions, or a Box"):
         collect(Counter(spaces.MultiBinary(3)), lambda _: 0, 1)
+    with pytest.raises(ValueError, match="a Box of real numbers"):
+        collect(Counter(spaces.Box(0, 3, (1,), np.int64)), lambda _: [1], 1)
+
+
+def test_what_is_recorded_is_what_was_done():
+    """Whatever a policy writes into its observation, and an environment into its action."""
+
+    class Careless(Counter):
+        def step(self, action):
+            step = super().step(action)
+            action[:] = 9
+            return step
+
+    buffer = np.zeros(1, dtype=np.float32)
+
+    def refill(observation):
+        buffer[:] = observation[0]
+        observation[:] = 200
+        return buffer
+
+    for env in (Counter, Careless):
+        data = collect(env(spaces.Box(0, 255, (1,), np.float32)), refill, 1)
+        assert data.states[0].tolist() == [[t, 3] for t in range(7)]
+        assert data.actions[0].flatten().tolist() == list(range(7))
+
+
+def test_integers_that_float32_would_round_are_refused():
+    def observe(env, _):
+        return np.array([2**24 + env.time])
+
+    assert collect(Counter(), lambda _: 1, 1, max_steps=1, observe=observe).states.item() == 2**24
+    with pytest.raises(ValueError, match="states that float32 can hold but got larger ones at episode 0"):
+        collect(Counter(), lambda _: 1, 1, observe=observe)
+
+
+@pytest.mark.parametrize("action", [1.0, 1.7, float("nan"), None, "left", [1, 2], 0, 6, -1])
+def test_actions_that_are_none_of_the_space_are_refused_at_once(action):
+    with pytest.raises(ValueError, match=r"action of Discrete\(5, start=1\) but got .* at episode 0, step 2"):
+        collect(Counter(), lambda observation: action if observation[0] == 2 else 1, 10**9)
+
+
+@pytest.mark.parametrize("action", [[0.0, 1.0, 2.0], float("nan"), None, "left"])
+def test_continuous_actions_that_do_not_fit_are_refused_at_once(action):
+    with pytest.raises(ValueError, match=r"action of Box.* but got .* at episode 0, step 0"):
+        collect(Counter(spaces.Box(-1, 1, (2,), np.float32)), lambda _: action, 10**9)
+
+
+def test_a_truth_value_is_one_of_two_actions():
+    data = collect(Counter(spaces.Discrete(2)), lambda observation: observation[0] > 3, 1)
+    assert data.actions.tolist() == [[0, 0, 0, 0, 1, 1, 1]]

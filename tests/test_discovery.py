@@ -14,8 +14,9 @@ import pyro_options
 from pyro_options import Skills, discover, discovery
 from pyro_options.data import Trajectories, synthetic_options
 from pyro_options.discovery import Budget, active_inputs, method_config, varying_size
+from pyro_options.errors import InputError
 from pyro_options.infer import TrainConfig
-from pyro_options.methods import METHODS
+from pyro_options.methods import METHODS, build
 from pyro_options.segmentation import label_scores
 
 QUICK = {"epochs": 3, "batch_size": 8, "progress": False, "device": "cpu"}
@@ -31,7 +32,7 @@ def test_the_package_offers_both_and_imports_neither():
         _ = pyro_options.nothing
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "options-score-function"])
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("continuous", [False, True])
 def test_every_method_gives_skills_that_tell_how_they_were_made(method, continuous, tmp_path):
     data = make_episodes(16)
@@ -156,8 +157,76 @@ def test_the_learning_rate_does_not_depend_on_the_unit():
 
 
 def test_method_config_keeps_what_the_name_fixes():
-    assert method_config("bc", num_options=7).num_options == 1
+    assert method_config("bc", num_options=1).num_options == method_config("bc", num_options=None).num_options == 1
+    assert method_config("bc-deep", hidden=[64, 64]).hidden == (64, 64)
     assert method_config("options-exact", hidden=(3,)).hidden == (3,)
+
+
+@pytest.mark.parametrize(
+    "method, config",
+    [
+        ("bc", {"num_options": 3}),
+        ("options-exact", {"guide": "relaxed"}),
+        ("bc-deep", {"hidden": (4,)}),
+        ("ddo", {"num_options": 2, "uniform": False}),
+    ],
+)
+def test_what_contradicts_the_name_is_refused(method, config):
+    name = [*config][-1]
+    for call in (lambda: method_config(method, **config), lambda: build(method, make_episodes(), **config)):
+        with pytest.raises(InputError, match=rf"Expected {name} = .* '{method}' has it, but got .*Leave {name} out"):
+            call()
+
+
+def test_unknown_settings_are_named_with_the_known():
+    with pytest.raises(InputError, match=r"one of .*epochs.*num_options.* but got 'epoch'"):
+        discover(make_episodes(8), epoch=3)
+    with pytest.raises(InputError, match=r"one of .*num_options.* but got 'options'"):
+        build("options-exact", make_episodes(8), options=3)
+
+
+def test_action_names_are_checked_before_training(monkeypatch):
+    monkeypatch.setattr(discovery, "Trainer", None)
+    with pytest.raises(InputError, match="one name for each discrete action"):
+        discover(make_episodes(8), action_names=["a"], **QUICK)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_a_batch_of_one_episode_trains_by_score_function(batch_size):
+    data = synthetic_options(2, 9, (5, 9), 3, 3).trajectories
+    skills = discover(data, "options-score-function", **QUICK | {"batch_size": batch_size})
+    assert np.isfinite(skills.metadata["history"]["elbo"]).all()
+
+
+def test_k_does_not_grow_where_nothing_can_judge():
+    data = synthetic_options(2, 1, (30, 30)).trajectories
+    skills = discover(data, initial_options=2, check_every=1, **QUICK | {"epochs": 8})
+    assert skills.metadata["history"]["num_options"] == [2] * 8 and skills.num_options == 2
+    assert any(move["kind"] == "birth" for event in skills.metadata["growth"] for move in event["moves"])
+
+
+@pytest.mark.parametrize("dtype, size", [(torch.float16, 300.0), (torch.bfloat16, 1.0), (torch.float32, 1e30)])
+def test_the_budget_of_half_precision_and_of_large_states_is_that_of_others(dtype, size):
+    torch.manual_seed(0)
+    states = (size * torch.randn(10, 20, 3)).to(dtype)
+
+    def make(states):
+        return Trajectories(states, torch.zeros(10, 20).long(), num_actions=2)
+
+    exact = make(states.double())
+    assert active_inputs(make(states)) == pytest.approx(active_inputs(exact), rel=1e-5)
+    assert varying_size(make(states)) == pytest.approx(varying_size(exact), rel=1e-5)
+    assert Budget().train_config(make(states), ()).epochs == Budget().train_config(exact, ()).epochs
+    if size == 1.0:
+        assert np.isfinite(discover(make(states), num_options=2, **QUICK).metadata["log_likelihood"]["train"])
+
+
+def test_the_budget_is_scaled_without_rounding():
+    torch.manual_seed(0)
+    sizes = torch.randn(10, 20, 3)
+    data, sizes = Trajectories(sizes, torch.zeros(10, 20).long(), num_actions=2), sizes.flatten(0, 1).abs()
+    assert varying_size(data) == float(sizes.sum(-1).mean())
+    assert active_inputs(data) == float((sizes.sum(-1).square() / sizes.square().sum(-1)).mean())
 
 
 def test_every_guide_grows_by_the_rule_that_suits_it_unless_told_otherwise():

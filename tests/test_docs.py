@@ -24,7 +24,7 @@ PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "RELEASING.m
 PROMISES = {
     "README.md": ["^2 options"],
     "index.md": ["^3 options"],
-    "first_skills.md": ["^solved with 3 options in use", "birth accepted"],
+    "first_skills.md": ["^solved with 3 options in use", "birth accepted {", "episodes of 5 steps"],
     "your_data.md": ["^Trajectories\\(80 episodes", "left", "^Trajectories\\(5 episodes"],
     "your_guide.md": ["^3 options of weights"],
     "growing_truncation.md": ["^3 kinds of days"],

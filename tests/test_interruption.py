@@ -87,3 +87,11 @@ def test_discover_resumes(tmp_path):
         discover(DATA, checkpoint=path, resume=True, termination_cost=1.0, **quick)
     with pytest.raises(InputError, match="a checkpoint to resume"):
         discover(DATA, resume=True, **quick)
+
+
+def test_discover_goes_on_for_more_epochs_with_the_interval_it_began_with(tmp_path):
+    path = tmp_path / "run.safetensors"
+    quick = {"batch_size": 7, "progress": False, "device": "cpu", "checkpoint": path, "resume": True}
+    first, more = (discover(DATA, epochs=epochs, **quick).metadata for epochs in (6, 12))
+    assert more["method"] == first["method"] and len(more["history"]["elbo"]) == 12
+    assert more["history"]["elbo"][:6] == first["history"]["elbo"]

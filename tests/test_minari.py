@@ -172,3 +172,47 @@ def test_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "minari", None)
     with pytest.raises(ImportError, match=r'pip install "pyro-options\[minari\]"'):
         from_minari("test/data-v0")
+
+
+def raw_dataset(observed, acted, observations, actions, num_steps=3):
+    """One episode of exactly these arrays, whether they fit or not."""
+    ends = np.arange(num_steps) == num_steps - 1
+    buffer = EpisodeBuffer(
+        observations=observations, actions=actions, rewards=np.zeros(num_steps), terminations=ends, truncations=~ends
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return minari.create_dataset_from_buffers(
+            "test/raw-v0", [buffer], observation_space=observed, action_space=acted
+        )
+
+
+PAIR, THREE = spaces.Box(-9, 9, (2,), np.float32), spaces.Discrete(3)
+ENDS_LATER = spaces.Discrete(3, start=1)
+
+
+def zeros(*shape):
+    return np.zeros(shape, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    "observed, acted, observations, actions, message",
+    [
+        (PAIR, THREE, zeros(3, 2), [0, 1, 2], r"observations of shape \(4, 2\) but got \(3, 2\)"),
+        (spaces.Box(-9, 9, (4,)), THREE, zeros(3, 4), [0, 1, 2], r"shape \(4, 4\) but got \(3, 4\)"),
+        (PAIR, THREE, zeros(8, 2), [0, 1, 2], r"shape \(4, 2\) but got \(8, 2\)"),
+        (PAIR, THREE, zeros(4, 3), [0, 1, 2], r"shape \(4, 2\) but got \(4, 3\)"),
+        (PAIR, PAIR, zeros(4, 2), zeros(6, 2), r"actions of shape \(3, 2\) but got \(6, 2\)"),
+        (PAIR, THREE, zeros(4, 2), [0, 1, 2, 1], r"actions of shape \(3,\) but got \(4,\)"),
+        (PAIR, THREE, zeros(4, 2), [0, 1, 7], "actions that are values of"),
+        (spaces.Dict(a=PAIR), THREE, {"a": zeros(3, 2)}, [0, 1, 2], r"observations 'a' of shape \(4, 2\)"),
+        (spaces.Dict(a=PAIR), THREE, {"a": zeros(9, 2)}, [0, 1, 2], r"observations 'a' of shape \(4, 2\)"),
+        (spaces.Tuple((PAIR,)), THREE, (zeros(9, 2),), [0, 1, 2], r"observations 0 of shape \(4, 2\)"),
+        (THREE, THREE, np.array([0, 1, 5, 0]), [0, 1, 2], "observations that are values of"),
+        (ENDS_LATER, THREE, np.array([1, 1, 0, 1]), [0, 1, 2], "observations that are values of"),
+    ],
+)
+def test_episodes_that_do_not_fit_are_refused(observed, acted, observations, actions, message):
+    dataset = raw_dataset(observed, acted, observations, np.array(actions))
+    with pytest.raises(ValueError, match=f"test/raw-v0: Expected .*{message}.* at episode 0"):
+        from_minari(dataset)

@@ -157,3 +157,12 @@ def test_other_byte_orders_are_read(tmp_path):
     np.savez(tmp_path / "big.npz", states=np.arange(6, dtype=">f4").reshape(1, 3, 2), actions=np.zeros((1, 3), ">i8"))
     data = from_npz(tmp_path / "big.npz", lengths=None)
     assert data.states.flatten().tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_missing_array_comes_with_what_to_do(tmp_path):
+    path = tmp_path / "foreign.npz"
+    np.savez(path, states=np.zeros((2, 3, 1)), actions=np.zeros((2, 3), dtype=int))
+    with pytest.raises(ValueError, match=r"'lengths' but got actions, states\. Pass lengths=None"):
+        from_npz(path)
+    with pytest.raises(ValueError, match=r"'format' but got .*Read other npz files with from_npz"):
+        Trajectories.load(path)

@@ -182,3 +182,14 @@ def test_an_option_is_found_if_it_has_a_skill_of_its_own(predicted, found):
     true = torch.tensor([[0, 0, 0, 0, 1, 1, 2, 2, 2, 0]])
     mask = torch.tensor([[True] * 9 + [False]])
     assert found_options(torch.tensor([[*predicted, 0]]), true, mask) == found
+
+
+def test_a_mask_of_numbers_is_refused():
+    options, mask = torch.zeros(1, 4, dtype=torch.long), torch.ones(1, 4, dtype=torch.long)
+    for call in (
+        lambda: boundaries(options, mask),
+        lambda: boundary_scores(options > 0, options > 0, mask),
+        lambda: label_scores(options, options, mask),
+    ):
+        with pytest.raises(ValueError, match=r"a mask of bits .*\.bool\(\)"):
+            call()

@@ -7,7 +7,7 @@ from helpers import enumerate_paths, make_episodes
 from skill_sets import A, D, K, make_data, make_skills, states
 
 from pyro_options.data import Trajectories, pack_bits
-from pyro_options.nn import CategoricalPolicy, Termination
+from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination
 from pyro_options.skills import Segmentation, Skills
 
 KINDS = ["linear", "varying", "deep", "custom"]
@@ -251,3 +251,34 @@ def test_long_episodes_in_small_batches_change_nothing(monkeypatch):
     assert skills.log_likelihood(data) == pytest.approx(whole.log_likelihood_per_step, rel=1e-5)
     for name, value in vars(summary).items():
         torch.testing.assert_close(torch.as_tensor(value), torch.as_tensor(getattr(again, name)))
+
+
+KINDS = ((CategoricalPolicy, 4), (GaussianPolicy, 1))
+
+
+def test_numbers_too_large_to_judge_are_refused_with_their_episode():
+    data = make_episodes(3)
+    states, actions = data.states.double(), torch.zeros(3, 5, 1, dtype=torch.float64)
+    sets = [Skills(kind(3, K, n), Termination(3, K), torch.zeros(K)) for kind, n in KINDS]
+    far = states.index_fill(0, torch.tensor(1), 1e39), actions.index_fill(0, torch.tensor(1), 1e25)
+    for skills, large in (
+        (sets[0], Trajectories(far[0], data.actions, num_actions=data.num_actions)),
+        (sets[1], Trajectories(states, far[1])),
+    ):
+        for call in (skills.segment, skills.log_likelihood):
+            with pytest.raises(ValueError, match="larger ones at episode 1"):
+                call(large, batch_size=1)
+
+
+def test_a_summary_is_as_wide_as_the_skills():
+    skills, data = make_skills(), make_data()
+    wide = Trajectories(data.stored, data.actions, data.lengths, skills.num_actions + 2, packed=data.packed)
+    assert torch.equal(skills.summarize(wide).actions, skills.summarize(data).actions)
+
+
+def test_a_truth_value_is_no_option_and_no_option_is_no_skills():
+    skills, data = make_skills(), make_data()
+    with pytest.raises(ValueError, match=r"an option in .* but got True"):
+        skills.predict(states(1)[0], True)
+    with pytest.raises(ValueError, match=r"covers 1 of the steps but got none\. Pass a smaller"):
+        with_summary(skills, data).used(1.0)

@@ -158,3 +158,54 @@ def test_steps_put_states_and_one_hot_actions_side_by_side():
 def test_repr_shows_shapes():
     text = repr(make_episodes(6))
     assert "6 episodes" in text and "4 discrete actions" in text and "states 3" in text
+
+
+def test_episodes_of_one_length_say_it_once():
+    assert "(3 episodes of 4 steps," in repr(Trajectories(torch.zeros(3, 4, 2), torch.zeros(3, 4).long()))
+
+
+@pytest.mark.parametrize("lengths", [None, [4, 2, 3]], ids=["whole", "padded"])
+def test_what_was_given_can_change_afterwards_and_is_not_changed(lengths):
+    rng = np.random.default_rng(0)
+    states, actions = rng.normal(size=(3, 4, 2)), rng.integers(0, 3, (3, 4))
+    copied = states.copy()
+    tensors = torch.tensor(states, requires_grad=True), torch.tensor(actions)
+    for given in ((states, actions), tensors):
+        data = Trajectories(*given, lengths)
+        assert not data.stored.requires_grad
+        before = data.stored.clone(), data.actions.clone()
+        assert np.array_equal(torch.as_tensor(given[0]).detach().numpy(), copied)
+        with torch.no_grad():
+            given[0][:], given[1][:] = 7, 0
+        assert torch.equal(data.stored, before[0]) and torch.equal(data.actions, before[1])
+    shared = torch.zeros(3, 4, 2)
+    for data in (Trajectories(shared, actions, copy=False), Trajectories(shared, actions, copy=False)[:2]):
+        assert data.stored.data_ptr() == shared.data_ptr()
+    garbage = torch.ones(3, 4, 2)
+    assert Trajectories(garbage, actions, [4, 2, 3], copy=False).stored.sum() == 18 and garbage.sum() == 24
+
+
+def test_episodes_carry_no_gradients():
+    states = torch.zeros(4, 2, requires_grad=True)
+    assert not Trajectories.from_episodes([(states, [0, 1, 0, 1])]).stored.requires_grad
+
+
+@pytest.mark.parametrize("change", [lambda x: x[:, ::-1], lambda x: x.astype(x.dtype.newbyteorder(">"))])
+def test_arrays_of_any_byte_order_and_stride_are_read(change):
+    rng = np.random.default_rng(0)
+    states, actions = change(rng.normal(size=(3, 4, 2))), change(rng.integers(0, 3, (3, 4)))
+    for data in (Trajectories(states, actions), Trajectories.from_episodes(list(zip(states, actions)))):
+        assert np.array_equal(data.states.numpy(), states) and np.array_equal(data.actions.numpy(), actions)
+
+
+def test_episodes_come_from_any_iterable():
+    data = make_episodes(3)
+    pairs = ((data.states[i, :n], data.actions[i, :n]) for i, n in enumerate(data.lengths))
+    assert torch.equal(Trajectories.from_episodes(pairs).lengths, data.lengths)
+
+
+@pytest.mark.parametrize("index", [1, np.int64(1), torch.tensor(1), np.array(1)])
+def test_one_episode_by_any_whole_number(index):
+    data = make_episodes(3)
+    assert torch.equal(data[index].stored, data.stored[1:2])
+    assert len(data[:1][torch.tensor([True])]) == 1

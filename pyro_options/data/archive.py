@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
-from pyro_options.errors import FileError, InputError, check
+from pyro_options.errors import FileError, check
 from pyro_options.storage import replacing
 
 _MAX_HEADER = 10_000  # bytes that describe an array; numpy's own limit, which it checks after it has read them
@@ -52,11 +52,14 @@ def write_archive(path: str | os.PathLike, arrays: Mapping[str, np.ndarray]) -> 
         np.savez_compressed(file, **dict(arrays), allow_pickle=False)
 
 
-def read_archive(path: str | os.PathLike, names: Sequence[str], max_bytes: int = 2**34) -> dict[str, np.ndarray]:
+def read_archive(
+    path: str | os.PathLike, names: Sequence[str], max_bytes: int = 2**34, fixes: Mapping[str, str] | None = None
+) -> dict[str, np.ndarray]:
     """Reads named arrays of an npz file.
 
     :param names: arrays that must be there
     :param max_bytes: refuse a file that declares more than this, 16 GiB by default, or than this machine has
+    :param fixes: what to do if an array is missing, by its name
     """
     with open(path, "rb") as file:  # a file that is not there is an OSError of its own
         try:
@@ -64,7 +67,8 @@ def read_archive(path: str | os.PathLike, names: Sequence[str], max_bytes: int =
                 present = {Path(name).stem for name in archive.namelist() if name.endswith(".npy")}
                 missing = [name for name in names if name not in present]
                 if missing:
-                    raise InputError(f"Expected an array called {missing[0]!r} but got {', '.join(sorted(present))}.")
+                    fix, there = (fixes or {}).get(missing[0], ""), ", ".join(sorted(present)) or "none"
+                    check(False, f"an array called {missing[0]!r}", there, fix)
                 total, limit = sum(_declared(archive, name).nbytes for name in names), min(max_bytes, _memory())
                 fix = "Pass a larger max_bytes if that is right, on a machine that has them."
                 check(total <= limit, f"at most {limit} bytes", total, fix)

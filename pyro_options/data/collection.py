@@ -1,10 +1,12 @@
 """Demonstrations from an environment and somebody who can act in it."""
 
 import os
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -13,10 +15,11 @@ from gymnasium import spaces
 from torch import Tensor
 from tqdm import tqdm
 
-from pyro_options.errors import check
+from pyro_options.errors import InputError, check, check_count
 
 from .policies import Predictor, as_policy
 from .trajectories import Trajectories
+from .validation import exact_floats
 
 
 @dataclass(frozen=True)
@@ -36,14 +39,16 @@ class Rollouts:
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """The same global random numbers inside, for policies that draw from them; the caller's own afterwards."""
-    state = np.random.get_state()
+    state, python_state = np.random.get_state(), random.getstate()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         np.random.seed(seed)
+        random.seed(seed)
         try:
             yield
         finally:
             np.random.set_state(state)
+            random.setstate(python_state)
 
 
 def _observation(env: gym.Env, observation) -> np.ndarray:
@@ -70,7 +75,7 @@ def rollout(
     :param policy: a function of the observation, anything with the ``predict`` of Stable-Baselines3, or what
         :func:`~pyro_options.data.load_policy` takes: a zip file (these are pickles: load only your own) or a hub id
     :param max_steps: end an episode after so many actions
-    :param noops: start each episode with 1 to ``noops`` steps of action 0 that are not recorded, 0 for none
+    :param noops: start each episode with 1 to ``noops`` steps of the first action that are not recorded, 0 for none
     :param epsilon: chance of a random action instead of the policy's; it is recorded as the action that was done
     :param observe: ``observe(env, observation)`` gives the state to record, RAM for a policy that looks at pixels for
         instance; by default the flattened observation
@@ -82,17 +87,24 @@ def rollout(
     check(isinstance(env, gym.Env), "a gymnasium environment", type(env).__name__, "Pass one that is not vectorized.")
     num_actions = int(env.action_space.n) if isinstance(env.action_space, spaces.Discrete) else None
     discrete = num_actions is not None
-    check(discrete or isinstance(env.action_space, spaces.Box), "Discrete or Box actions", env.action_space)
-    check(num_episodes >= 1, "num_episodes >= 1", num_episodes)
-    check(max_steps is None or max_steps >= 1, "max_steps >= 1", max_steps)
-    check(noops == 0 or (noops >= 1 and discrete), "noops >= 1 with discrete actions, or 0", noops)
+    real = isinstance(env.action_space, spaces.Box) and np.issubdtype(env.action_space.dtype, np.floating)
+    check(discrete or real, "Discrete actions, or a Box of real numbers,", env.action_space)
+    check_count(num_episodes, "num_episodes")
+    if max_steps is not None:
+        check_count(max_steps, "max_steps")
+    check_count(noops, "noops", 0)
+    check(discrete or not noops, "noops=0 without Discrete actions", noops)
     check(0 <= epsilon <= 1, "epsilon in [0, 1]", epsilon)
+    check_count(seed, "seed", 0)
+    check(seed < 2**32, "seed < 2**32, as numpy has it,", seed)
     recorder = _Recorder(env, policy, max_steps, noops, epsilon, observe or _observation, deterministic, seed)
     with _seeded(seed):
         bar = tqdm(range(num_episodes), disable=not progress, unit="episode", dynamic_ncols=True)
-        episodes = [recorder.episode(seed if i == 0 else None) for i in bar]
-    states = [(one.states if packed else _floats(one.states), one.actions) for one in episodes]
-    trajectories = Trajectories.from_episodes(states, num_actions, packed)
+        episodes = [recorder.episode(i) for i in bar]
+    fix = "Record smaller ones with observe=…"
+    states = [one.states if packed else exact_floats(one.states, i, fix) for i, one in enumerate(episodes)]
+    pairs = [(seen, one.actions) for seen, one in zip(states, episodes)]
+    trajectories = Trajectories.from_episodes(pairs, num_actions, packed)
     rewards = torch.nn.utils.rnn.pad_sequence([torch.as_tensor(one.rewards) for one in episodes], batch_first=True)
     return Rollouts(trajectories, rewards, torch.tensor([one.terminated for one in episodes]))
 
@@ -107,8 +119,20 @@ def collect(env, policy, num_episodes: int, **options) -> Trajectories:
     return rollout(env, policy, num_episodes, **options).trajectories
 
 
-def _floats(states: np.ndarray) -> np.ndarray:
-    return states if np.issubdtype(states.dtype, np.floating) else states.astype(np.float32)
+def _discrete(action: Any, space: spaces.Discrete) -> int:
+    """``action``, if it is a whole number of ``space``."""
+    value = np.asarray(action)
+    if value.size != 1 or value.dtype.kind not in "biu" or not 0 <= value.item() - int(space.start) < space.n:
+        raise ValueError
+    return value.item()
+
+
+def _continuous(action: Any, space: spaces.Box) -> np.ndarray:
+    """``action`` in the shape and type of ``space``, a copy; environments differ in what they do beyond its bounds."""
+    value = np.array(action, dtype=space.dtype).reshape(space.shape)
+    if not np.isfinite(value).all():
+        raise ValueError
+    return value
 
 
 @dataclass(frozen=True)
@@ -138,35 +162,46 @@ class _Recorder:
     def start(self, seed: int | None):
         """The first observation that counts."""
         observation, _ = self.env.reset(seed=seed)
+        first = int(getattr(self.env.action_space, "start", 0))
         for _ in range(self.random.integers(1, self.noops + 1) if self.noops else 0):
-            observation, _, terminated, truncated, _ = self.env.step(0)
+            observation, _, terminated, truncated, _ = self.env.step(first)
             if terminated or truncated:
                 observation, _ = self.env.reset()
         return observation
 
     def choose(self, observation, state, first: bool):
-        """What is done, and what the policy remembers."""
+        """What is to be done, and what the policy remembers."""
         action, state = self.policy.predict(
             observation, state=state, episode_start=np.array([first]), deterministic=self.deterministic
         )
         if self.epsilon and self.random.random() < self.epsilon:
             action = self.random_actions.sample()
-        space = self.env.action_space
-        if isinstance(space, spaces.Discrete):
-            return np.asarray(action).item(), state
-        return np.asarray(action, dtype=space.dtype).reshape(space.shape), state
+        return action, state
 
-    def episode(self, seed: int | None) -> _Episode:
-        observation, state, done = self.start(seed), None, False
+    def done(self, action: Any, episode: int, step: int) -> int | np.ndarray:
+        """An action as the environment takes it."""
+        space = self.env.action_space
+        try:
+            return _discrete(action, space) if isinstance(space, spaces.Discrete) else _continuous(action, space)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"Expected an action of {space} but got {action!r} at episode {episode}, step {step}. "
+                "Let the policy return one."
+            ) from error
+
+    def episode(self, number: int) -> _Episode:
+        observation, state, done = self.start(self.seed if number == 0 else None), None, False
         states: list[np.ndarray] = []
         actions: list[np.ndarray] = []
         rewards: list[float] = []
         while not done:
-            action, state = self.choose(observation, state, first=not actions)
+            # recorded before anybody else has it in hand: policies and environments may write into their arguments
             states.append(np.array(self.observe(self.env, observation)).reshape(-1))
-            observation, reward, terminated, truncated, _ = self.env.step(action)
+            action, state = self.choose(observation, state, first=not actions)
+            action = self.done(action, number, len(actions))
             space = self.env.action_space
-            actions.append(action - space.start if isinstance(space, spaces.Discrete) else action.reshape(-1))
+            actions.append(action - space.start if isinstance(space, spaces.Discrete) else action.flatten())
+            observation, reward, terminated, truncated, _ = self.env.step(action)
             rewards.append(float(reward))
             done = terminated or truncated or len(actions) == self.max_steps
         return _Episode(np.stack(states), np.stack(actions), np.array(rewards), bool(terminated))

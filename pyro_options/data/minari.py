@@ -12,9 +12,13 @@ from pyro_options.errors import InputError, check
 from pyro_options.optional import require
 
 from .trajectories import Trajectories
+from .validation import exact_floats
 
 if TYPE_CHECKING:
     from minari import MinariDataset
+
+
+_REPAIR = "Repair that episode, or filter it out with Minari."
 
 
 def _minari():
@@ -57,14 +61,23 @@ def _unflatten(space: gym.Space, flat: np.ndarray, name: str, episode: int) -> A
     return values
 
 
-def _floats(values: np.ndarray, episode: int) -> np.ndarray:
-    """Integers as float32, as long as it holds them exactly."""
-    if np.issubdtype(values.dtype, np.floating):
-        return values
-    floats = values.astype(np.float32)
-    fix = "Read the data set with Minari and scale them."
-    check(np.array_equal(floats, values), "states that float32 can hold", f"larger ones at episode {episode}", fix)
-    return floats
+def _check_steps(space: gym.Space, values: Any, num_steps: int, name: str, episode: int) -> None:
+    """Refuses values that are not ``num_steps`` of ``space``, which flattening would reshape into wrong ones."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces if isinstance(space, spaces.Dict) else dict(enumerate(space.spaces))
+        given = values if isinstance(values, dict) else dict(enumerate(values))
+        for key, part in parts.items():
+            check(key in given, f"{name} with a part {key!r}", f"none at episode {episode}", _REPAIR)
+            _check_steps(part, given[key], num_steps, f"{name} {key!r}", episode)
+        return
+    shape = np.shape(values) if space.shape is not None else (len(values),)
+    expected = (num_steps, *(space.shape or ()))
+    check(shape == expected, f"{name} of shape {expected}", f"{shape} at episode {episode}", _REPAIR)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        size = space.n if isinstance(space, spaces.Discrete) else space.nvec
+        from_zero = np.asarray(values).astype(np.int64) - getattr(space, "start", 0)
+        inside = bool(((from_zero >= 0) & (from_zero < size)).all())
+        check(inside, f"{name} that are values of {space}", f"others at episode {episode}", _REPAIR)
 
 
 def from_minari(dataset: "MinariDataset | str", packed: bool = False, download: bool = False) -> Trajectories:
@@ -92,9 +105,12 @@ def from_minari(dataset: "MinariDataset | str", packed: bool = False, download: 
         for i, episode in enumerate(dataset.iterate_episodes()):
             T = len(episode.rewards)
             check(T >= 1, "episodes of at least one step", f"none at episode {i}", "Filter the data set first.")
+            _check_steps(observed, episode.observations, T + 1, "observations", i)
+            _check_steps(acted, episode.actions, T, "actions", i)
             states = _flatten(observed, episode.observations, T + 1)
             actions = np.asarray(episode.actions) - acted.start if discrete else _flatten(acted, episode.actions, T)
-            episodes.append((states if packed else _floats(states, i), actions))
+            fix = "Read the data set with Minari and scale them."
+            episodes.append((states if packed else exact_floats(states, i, fix), actions))
         return Trajectories.from_episodes(episodes, int(acted.n) if discrete else None, packed)
     except ValueError as error:
         raise InputError(f"{dataset.id}: {error}") from error

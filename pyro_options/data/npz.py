@@ -31,9 +31,10 @@ def from_npz(
     :param max_bytes: refuse a file that declares more than this
     """
     names = [states, actions] + ([] if lengths is None else [lengths])
-    arrays: dict[str, np.ndarray] = read_archive(path, names, max_bytes=max_bytes)
+    fixes = {} if lengths is None else {lengths: "Pass lengths=None if every episode uses every step."}
+    arrays: dict[str, np.ndarray] = read_archive(path, names, max_bytes, fixes)
     try:
         used = None if lengths is None else arrays[lengths]
-        return Trajectories(arrays[states], arrays[actions], used, num_actions, packed=packed)
+        return Trajectories(arrays[states], arrays[actions], used, num_actions, packed=packed, copy=False)
     except (TypeError, ValueError) as error:
         raise naming(path, error) from error

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from pyro_options.errors import check, choice
+from pyro_options.errors import FileError, check, choice
 from pyro_options.optional import require
 
 #: algorithms of Stable-Baselines3; the files of its zoo start with one of them, as ``ppo-CartPole-v1.zip`` does
@@ -75,8 +75,14 @@ def load_policy(
         check(bool(hub_id), "a zip file or a hub id", f"{os.fspath(source)}, which is neither", fix)
         filename = f"{path.name}.zip" if filename is None else filename
         path = Path(require("huggingface_sb3", "hub").load_from_hub(repo_id=source, filename=filename))
-    algorithm = path.name.split("-")[0].removesuffix(".zip").lower() if algorithm is None else algorithm
+    algorithm = path.name.split("-")[0].removesuffix(".zip").lower() if algorithm is None else str(algorithm).lower()
     choice(algorithm, f"the algorithm of {path.name}, the argument of load_policy,", ALGORITHMS)
     import stable_baselines3
 
-    return getattr(stable_baselines3, algorithm.upper()).load(path, device=device, custom_objects=_UNUSED)
+    try:
+        return getattr(stable_baselines3, algorithm.upper()).load(path, device=device, custom_objects=_UNUSED)
+    except Exception as error:  # a zip of pickles can fail in any way
+        raise FileError(
+            f"{path}: Expected an agent that Stable-Baselines3 saved, an {algorithm.upper()}, but got "
+            f"{type(error).__name__}: {error}. Save it again, or pass the algorithm that it is, algorithm=…."
+        ) from error

@@ -127,5 +127,5 @@ def synthetic_options(
         log_weights = torch.full((num_options,), -math.log(num_options))
         path = OptionPath(log_weights, termination(states), mask).sample()  # (N, T, K + 1)
         actions = policy(states, path, mask).sample()
-    trajectories = Trajectories(states, actions, steps, num_actions)
+    trajectories = Trajectories(states, actions, steps, num_actions, copy=False)
     return Synthetic(trajectories, path[..., 1:].argmax(-1), path[..., 0] > 0.5, policy, termination, log_weights)

@@ -1,9 +1,11 @@
 """Demonstrations: ragged episodes, padded and masked."""
 
 import math
+import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 import torch
@@ -23,8 +25,8 @@ _PARTS = ("states", "actions")
 _HEADER = ("format", "packed", "acts", "num_actions")
 
 
-def _integers(values: ArrayLike, name: str) -> Tensor:
-    tensor = as_tensor(values, name)
+def _integers(values: ArrayLike, name: str, copy: bool = False) -> Tensor:
+    tensor = as_tensor(values, name, copy)
     check(not tensor.is_floating_point() and not tensor.is_complex(), f"integer {name}", tensor.dtype)
     return tensor.long()
 
@@ -44,6 +46,7 @@ class Trajectories:
     :param population: size of the data set that these episodes are a minibatch of, by default their own number
     :param packed: whether each byte of the states stands for eight bits, the most significant first
     :param validate: check every value; internal views of checked data turn it off
+    :param copy: share no memory with the arrays; ``False`` saves a copy of what nobody is going to change
     """
 
     stored: Tensor  # (N, T, D), or (N, T, B) if packed
@@ -62,14 +65,18 @@ class Trajectories:
         population: int | None = None,
         packed: bool = False,
         validate: bool = True,
+        copy: bool = True,
     ):
-        stored = as_tensor(states, "states")
+        copy = copy and validate
+        stored = as_tensor(states, "states", copy)
         validate_layout(stored, packed)
         N, T, _ = stored.shape
-        used = torch.full((N,), T, device=stored.device) if lengths is None else _integers(lengths, "lengths")
-        done = None if actions is None else as_tensor(actions, "actions")
+        used = torch.full((N,), T, device=stored.device) if lengths is None else _integers(lengths, "lengths", copy)
+        done = None if actions is None else as_tensor(actions, "actions", copy)
         if done is not None and not done.is_floating_point():
             done = _integers(done, "actions")
+        if validate:
+            stored, done = stored.detach(), None if done is None else done.detach()
         self._fill(stored=stored, actions=done, lengths=used, num_actions=num_actions, packed=packed)
         self._fill(population=N if population is None else population)
         if validate:
@@ -78,7 +85,7 @@ class Trajectories:
             validate_states(stored, self.mask)
             if done is not None:
                 validate_actions(done, self.mask, num_actions)
-            self._clear_padding()
+            self._clear_padding(in_place=copy)
         if done is not None and self.discrete and num_actions is None:
             self._fill(num_actions=int(done[self.mask].max()) + 1)
 
@@ -86,13 +93,14 @@ class Trajectories:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
-    def _clear_padding(self) -> None:
+    def _clear_padding(self, in_place: bool) -> None:
         """Zeros beyond the end of each episode, so that garbage there can reach no number and no index."""
         if bool((self.lengths < self.stored.shape[1]).any()):
-            self._fill(stored=torch.where(self.mask.unsqueeze(-1), self.stored, self.stored.new_zeros(())))
+            beyond = ~self.mask
+            clear = Tensor.masked_fill_ if in_place else Tensor.masked_fill
+            self._fill(stored=clear(self.stored, beyond.unsqueeze(-1), 0))
             if self.actions is not None:
-                keep = self.mask if self.discrete else self.mask.unsqueeze(-1)
-                self._fill(actions=torch.where(keep, self.actions, self.actions.new_zeros(())))
+                self._fill(actions=clear(self.actions, beyond if self.discrete else beyond.unsqueeze(-1), 0))
 
     def _replace(self, **changes) -> "Trajectories":
         """A view of checked data."""
@@ -101,19 +109,21 @@ class Trajectories:
 
     @classmethod
     def from_episodes(
-        cls, episodes: Sequence[tuple], num_actions: int | None = None, packed: bool = False
+        cls, episodes: Iterable[tuple], num_actions: int | None = None, packed: bool = False
     ) -> "Trajectories":
         """From a list of ``(states (T_i, D), actions (T_i,) or (T_i, A))``; one more state than actions is dropped.
 
         >>> Trajectories.from_episodes([(torch.zeros(4, 2), [0, 1, 1]), (torch.zeros(2, 2), [1, 0])])
         Trajectories(2 episodes of 2 to 3 steps, states 2 × torch.float32, 2 discrete actions)
         """
-        check(len(episodes) >= 1, "at least one episode", "none")
+        check(isinstance(episodes, Iterable), "episodes, pairs of states and actions,", type(episodes).__name__)
         states: list[Tensor] = []
         actions: list[Tensor] = []
         for i, episode in enumerate(episodes):
-            check(len(episode) == 2, "pairs of states and actions", f"{len(episode)} parts at episode {i}")
-            state, action = (as_tensor(part, f"{name} of episode {i}") for part, name in zip(episode, _PARTS))
+            given = f"{len(episode)} parts" if isinstance(episode, Sequence) else type(episode).__name__
+            check(given == "2 parts", "pairs of states and actions", f"{given} at episode {i}")
+            named = [(part, f"{name} of episode {i}") for part, name in zip(episode, _PARTS)]
+            state, action = (as_tensor(part, name, padded=False) for part, name in named)
             whole = state.dim() >= 1 and action.dim() >= 1
             check(whole, "states and actions with a step axis", f"a single number at episode {i}")
             steps = len(action)
@@ -129,9 +139,10 @@ class Trajectories:
                 check(kind == first, f"{name} of shape and type {first} as in episode 0", f"{kind} at episode {i}")
             states.append(state[:steps])
             actions.append(action)
+        check(len(states) >= 1, "at least one episode", "none")
         pad = torch.nn.utils.rnn.pad_sequence
         lengths = torch.tensor([len(action) for action in actions])
-        return cls(pad(states, True), pad(actions, True), lengths, num_actions, packed=packed)
+        return cls(pad(states, True), pad(actions, True), lengths, num_actions, packed=packed, copy=False)
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes an npz file, packed states as they are; an existing file is replaced at once or not at all."""
@@ -155,7 +166,7 @@ class Trajectories:
 
         :param max_bytes: refuse a file that declares more than this
         """
-        header = read_archive(path, _HEADER, max_bytes=max_bytes)
+        header = read_archive(path, _HEADER, max_bytes, {"format": "Read other npz files with from_npz."})
         try:
             form, packed, acts, num_actions = (header[name].item() for name in _HEADER)
             check(form == _FORMAT, f"the format {_FORMAT!r}", repr(form), "Read other npz files with from_npz.")
@@ -166,6 +177,7 @@ class Trajectories:
                 arrays["lengths"],
                 None if num_actions < 0 else num_actions,
                 packed=bool(packed),
+                copy=False,
             )
         except (TypeError, ValueError) as error:
             raise naming(path, error) from error
@@ -231,9 +243,9 @@ class Trajectories:
         return len(self.stored)
 
     def __getitem__(self, index) -> "Trajectories":
-        """The episodes at ``index`` (a slice, list or tensor), as a data set of their own."""
-        if isinstance(index, int):
-            index = [index]
+        """The episodes at ``index`` (a number, slice, list or tensor), as a data set of their own."""
+        if isinstance(index, int | np.integer) or getattr(index, "shape", None) == ():
+            index = [operator.index(index)]
         actions = None if self.actions is None else self.actions[index]
         return self._replace(states=self.stored[index], actions=actions, lengths=self.lengths[index], population=None)
 
@@ -262,6 +274,7 @@ class Trajectories:
 
     def split(self, fraction: float, seed: int = 0) -> tuple["Trajectories", "Trajectories"]:
         """Two data sets of whole episodes, the second with ``fraction`` of them, shuffled by ``seed``."""
+        check(isinstance(fraction, Real), "a fraction of the episodes, a number,", repr(fraction))
         held = round(fraction * len(self)) if math.isfinite(fraction) else -1
         check(0 < held < len(self), f"a fraction that leaves episodes on both sides of {len(self)}", fraction)
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).to(self.device)
@@ -288,6 +301,7 @@ class Trajectories:
         kind = "no actions" if self.actions is None else f"{self.num_actions} discrete actions"
         if self.actions is not None and not self.discrete:
             kind = f"{self.actions.shape[-1]} continuous action dimensions"
-        lengths = f"{int(self.lengths.min())} to {int(self.lengths.max())} steps"
+        shortest, longest = int(self.lengths.min()), int(self.lengths.max())
+        lengths = f"{longest} steps" if shortest == longest else f"{shortest} to {longest} steps"
         states = f"{self.state_dim} packed bits" if self.packed else f"{self.state_dim} × {self.stored.dtype}"
         return f"Trajectories({len(self)} episodes of {lengths}, states {states}, {kind})"

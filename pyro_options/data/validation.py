@@ -2,21 +2,48 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pyro_options.errors import InputError, check, check_count
 
+_NUMBERS = "Pass a numpy array, a tensor or nested lists of numbers of one type."
+_AXES = "Put an axis in front of a single episode, states[None], or behind single numbers, states[..., None]."
+_IMAGES = "Flatten images with states.reshape(N, T, -1)."
+_LARGE = 10_000  # actions that may be inferred from any data; more take a step for every tenth
 
-def as_tensor(values: Any, name: str) -> Tensor:
-    """Numbers as a tensor, or an error that says whose they are."""
+
+def _native(array: np.ndarray, copy: bool) -> np.ndarray:
+    """What torch can read: this machine's byte order, and no negative strides."""
+    readable = array.dtype.isnative and min(array.strides, default=0) >= 0
+    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C") if copy or not readable else array
+
+
+def as_tensor(values: Any, name: str, copy: bool = False, padded: bool = True) -> Tensor:
+    """Numbers as a tensor, or an error that says whose they are.
+
+    :param copy: share no memory with ``values``
+    :param padded: whether they are of several episodes, which may not have been padded to one length
+    """
     try:
-        return torch.as_tensor(values)
+        if isinstance(values, Tensor):
+            return values.clone() if copy else values
+        return torch.as_tensor(_native(values, copy) if isinstance(values, np.ndarray) else values)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        fix = "Pad episodes to one length, or use Trajectories.from_episodes."
+        fix = f"{_NUMBERS} Pad episodes to one length, or use Trajectories.from_episodes." if padded else _NUMBERS
         raise InputError(
             f"Expected an array of numbers as {name} but got {type(values).__name__}: {error}. {fix}"
         ) from error
+
+
+def exact_floats(values: np.ndarray, episode: int, fix: str) -> np.ndarray:
+    """Integers as float32, as long as it holds them exactly; anything else as it is."""
+    if values.dtype.kind not in "biu":
+        return values
+    floats = values.astype(np.float32)
+    check(np.array_equal(floats, values), "states that float32 can hold", f"larger ones at episode {episode}", fix)
+    return floats
 
 
 def _first(bad: Tensor) -> int:
@@ -26,7 +53,8 @@ def _first(bad: Tensor) -> int:
 
 def validate_layout(states: Tensor, packed: bool) -> None:
     """Shape and type of the states."""
-    check(states.dim() == 3, "states of shape (N, T, D)", tuple(states.shape))
+    fix = _IMAGES if states.dim() > 3 else _AXES
+    check(states.dim() == 3, "states of shape (N, T, D)", tuple(states.shape), fix)
     N, T, D = states.shape
     check(min(N, T, D) >= 1, "at least one episode, step and state dimension", f"(N, T, D) = {(N, T, D)}")
     if packed:
@@ -66,17 +94,25 @@ def validate_actions(actions: Tensor, mask: Tensor, num_actions: int | None) -> 
     N, T = mask.shape
     check(actions.shape[:2] == (N, T), f"actions of shape ({N}, {T}, …)", tuple(actions.shape))
     if actions.is_floating_point():
-        check(actions.dim() == 3, "continuous actions of shape (N, T, A)", tuple(actions.shape))
+        fix = "Call .long() on them if they are discrete, or put an axis behind a single number, actions[..., None]."
+        check(actions.dim() == 3, "continuous actions of shape (N, T, A)", tuple(actions.shape), fix)
         check(actions.shape[-1] >= 1, "at least one action dimension", tuple(actions.shape))
         check(num_actions is None, "num_actions=None with continuous actions", num_actions)
         _validate_finite(actions, mask, "actions")
         return
     check(actions.dim() == 2, "integer actions of shape (N, T)", tuple(actions.shape))
-    high = num_actions if num_actions is not None else torch.iinfo(actions.dtype).max
-    check_count(high, "num_actions")
+    if num_actions is not None:
+        check_count(num_actions, "num_actions")
+    high = max(_LARGE, 10 * int(mask.sum())) if num_actions is None else num_actions
     bad = ((actions < 0) | (actions >= high)) & mask
     if bad.any():
-        raise InputError(
-            f"Expected actions in [0, {high - 1}] but got {int(actions[bad][0])} at episode {_first(bad)}. "
-            "Check num_actions, or drop that episode."
-        )
+        first = int(actions[bad][0])
+        expected, fix = f"actions in [0, {high - 1}]", "Check num_actions, or drop that episode."
+        if num_actions is None and first < 0:
+            expected, fix = "actions >= 0", "Number them from 0, or drop that episode."
+        elif num_actions is None:
+            expected, fix = (
+                f"actions < {high} of so few steps",
+                "Drop that episode, or pass num_actions=… if it is right.",
+            )
+        raise InputError(f"Expected {expected} but got {first} at episode {_first(bad)}. {fix}")

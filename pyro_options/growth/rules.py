@@ -94,7 +94,7 @@ class EvidenceRule:
 
 @dataclass(frozen=True)
 class TrialRule:
-    """Lets new components train before they are judged: keeps every birth, and leaves it to a removal to undo.
+    """Lets new components train before they are judged: keeps births, and leaves it to a removal to undo them.
 
     For data whose components overlap, where what a component is worth shows only after all have adapted to it. Goes
     with :class:`~pyro_options.growth.Prune` and held-out rows.
@@ -112,8 +112,9 @@ class TrialRule:
         return max(1, round(self.rate * usage.num_components))
 
     def accept(self, newborns: Newborns) -> Verdict:
-        """Keeps every birth, for a removal to undo."""
-        return Verdict(True)
+        """Keeps births for a removal to undo, which takes two rows to judge by; fewer would let K grow for ever."""
+        judges = newborns.data if newborns.held_out is None else newborns.held_out
+        return Verdict(judges is None or len(judges) >= 2)
 
 
 @dataclass(frozen=True)

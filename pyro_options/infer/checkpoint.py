@@ -92,6 +92,11 @@ class Checkpoint:
         parent = Path(self.path).parent
         check(parent.is_dir(), "a folder to save checkpoints in", repr(str(parent)), "Make it first.")
 
+    def settings(self) -> dict[str, Any] | None:
+        """Those of the training that is to be resumed; ``None`` if there is none."""
+        found = FORMAT.read_last_good(self.path) if self.resume else None
+        return None if found is None else found[0]["settings"]
+
 
 def plain(value: Any) -> Any:
     """Settings as JSON has them: a dataclass with its type, anything unknown by its name."""

@@ -114,7 +114,7 @@ class Skills:
 
     def _option(self, option: int | ArrayLike, states: np.ndarray) -> Any:
         if isinstance(option, int | np.integer):
-            if 0 <= option < self.num_options:
+            if 0 <= option < self.num_options and not isinstance(option, bool):
                 return option
             raise InputError(f"Expected an option in [0, {self.num_options - 1}] but got {option}.")
         options = np.asarray(option)
@@ -209,11 +209,23 @@ class Skills:
                 batch = batch.to(dtype=self.log_weights.dtype)
             yield batch, self._path(batch), self.policy(batch.states, mask=batch.mask).component_log_prob(batch.actions)
 
+    def _check_scores(self, scores: Tensor, start: int) -> None:
+        """Refuses episodes whose log-likelihood is no number, the first of which is episode ``start``."""
+        bad = (~scores.isfinite()).nonzero()
+        if len(bad):
+            raise InputError(
+                f"Expected states and actions that {scores.dtype} can square but got larger ones at episode "
+                f"{start + int(bad[0])}. Drop that episode, or scale what the skills are trained on."
+            )
+
     @torch.no_grad()
     def log_likelihood(self, trajectories: Trajectories, batch_size: int = 256) -> float:
         """Exact log-likelihood of the actions, in nats per step."""
-        batches = self._batches(trajectories, batch_size)
-        total = sum(float(path.log_marginal(emission).double().sum()) for _, path, emission in batches)
+        total, start = 0.0, 0
+        for batch, path, emission in self._batches(trajectories, batch_size):
+            scores = path.log_marginal(emission)
+            self._check_scores(scores, start)
+            total, start = total + float(scores.double().sum()), start + len(batch)
         return total / trajectories.num_steps
 
     @torch.no_grad()
@@ -227,6 +239,7 @@ class Skills:
         options, switches, scores = [], [], []
         for batch, path, emission in self._batches(trajectories, batch_size):
             posterior = path.posterior(emission)
+            self._check_scores(posterior.log_marginal, sum(map(len, scores)))
             if method == "viterbi":
                 best = path.viterbi(emission)[0]
             else:
@@ -251,7 +264,7 @@ class Skills:
             logits = self.termination(batch.states).cpu().gather(-1, option.unsqueeze(-1)).squeeze(-1)
             rates.append(torch.sigmoid(logits).float())
         actions = trajectories.encoded_actions().float().cpu()
-        if self.discrete and actions.shape[-1] < self.action_dim:
+        if self.discrete and actions.shape[-1] != self.action_dim:  # more are cut off, none of which was done
             actions = nn.functional.pad(actions, (0, self.action_dim - actions.shape[-1]))
         return summarize(segmentation, actions, torch.cat(rates))
 
@@ -301,7 +314,11 @@ class Skills:
     def used(self, min_share: float = 0.01) -> "Skills":
         """The options that cover at least ``min_share`` of the steps they were found on, the most used first."""
         check(0 <= min_share <= 1, "min_share in [0, 1]", min_share)
-        return self.only(self._used(min_share))
+        used = self._used(min_share)
+        check(
+            len(used) >= 1, f"an option that covers {min_share:.4g} of the steps", "none", "Pass a smaller min_share."
+        )
+        return self.only(used)
 
     def to(self, device: torch.device | str) -> "Skills":
         """On another device, for :meth:`segment` and :meth:`log_likelihood`; actions are chosen in numpy anyway."""
