@@ -201,9 +201,11 @@ def find_skills(game: str, arm: str, setup: Setup, seed: int, folder: Path, devi
     name, _, count = arm.partition("@")
     config: dict[str, Any] = {"num_options": int(count)} if count else {}
     if METHODS[name]["guide"] == "segments":
-        config |= SEGMENT_PRESETS["atari"] | {"hidden": tuple(setup.hidden)}
+        config |= SEGMENT_PRESETS["atari"]
     else:
-        config |= {"termination_cost": setup.termination_cost, "hidden": tuple(setup.hidden)}
+        config["termination_cost"] = setup.termination_cost
+    if "hidden" not in METHODS[name]:
+        config["hidden"] = tuple(setup.hidden)
     if setup.epochs is not None:
         config["epochs"] = setup.epochs
     play = {"max_steps": setup.episode_steps, "epsilon": setup.epsilon, "seed": seed}

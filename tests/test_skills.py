@@ -282,3 +282,12 @@ def test_a_truth_value_is_no_option_and_no_option_is_no_skills():
         skills.predict(states(1)[0], True)
     with pytest.raises(ValueError, match=r"covers 1 of the steps but got none\. Pass a smaller"):
         with_summary(skills, data).used(1.0)
+
+
+def test_observations_that_overflow_are_refused_without_a_warning():
+    skills = make_skills("linear")
+    skills.policy.heads.weight.fill_(10.0)
+    skills.termination.heads.weight.fill_(10.0)
+    for ask in (skills.predict, skills.action_probabilities, skills.terminates):
+        with pytest.raises(ValueError, match="finite observations"):
+            ask(np.full(D, 3e38, np.float32), 1)

@@ -126,7 +126,8 @@ class Skills:
 
     def _ask(self, reflex: Reflex, observation: ArrayLike, option: int | ArrayLike) -> np.ndarray:
         states = self._states(observation)
-        outputs = reflex(states, self._option(option, states))
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+            outputs = reflex(states, self._option(option, states))
         if not math.isfinite(outputs.sum()):  # of few numbers, and none of them is finite when an observation is not
             raise InputError("Expected finite observations but got NaN, infinity or numbers that overflow.")
         return outputs
