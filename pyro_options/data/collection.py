@@ -127,8 +127,8 @@ def _discrete(action: Any, space: spaces.Discrete) -> int:
     return value.item()
 
 
-def _continuous(action: Any, space: spaces.Box) -> np.ndarray:
-    """``action`` in the shape and type of ``space``, a copy; environments differ in what they do beyond its bounds."""
+def _continuous(action: Any, space: spaces.Space) -> np.ndarray:
+    """``action`` in the shape and type of a Box, a copy; environments differ in what they do beyond its bounds."""
     value = np.array(action, dtype=space.dtype).reshape(space.shape)
     if not np.isfinite(value).all():
         raise ValueError
@@ -178,7 +178,7 @@ class _Recorder:
             action = self.random_actions.sample()
         return action, state
 
-    def done(self, action: Any, episode: int, step: int) -> int | np.ndarray:
+    def done(self, action: Any, episode: int, step: int) -> Any:
         """An action as the environment takes it."""
         space = self.env.action_space
         try:
