@@ -38,9 +38,7 @@ def _training(guide: str) -> None:
     from pyro_options.data import Trajectories
 
     packed = np.random.default_rng(0).integers(256, size=(1000, 1000, 128), dtype=np.uint8)
-    data = Trajectories(
-        torch.from_numpy(packed), torch.randint(4, (1000, 1000)), num_actions=4, packed=True, copy=False
-    )
+    data = Trajectories(torch.from_numpy(packed), torch.randint(4, (1000, 1000)), num_actions=4, packed=True)
     training = trainer(guide, Shape(128, 1000), data[:1])
     for batch in islice(data.minibatches(128), 2):
         training.step(batch)
@@ -55,9 +53,7 @@ def _discovery() -> None:
     from pyro_options.data import Trajectories
 
     packed = np.random.default_rng(0).integers(256, size=(1000, 1000, 128), dtype=np.uint8)
-    data = Trajectories(
-        torch.from_numpy(packed), torch.randint(4, (1000, 1000)), num_actions=4, packed=True, copy=False
-    )
+    data = Trajectories(torch.from_numpy(packed), torch.randint(4, (1000, 1000)), num_actions=4, packed=True)
     discover(data, epochs=1, check_every=60, device="cpu", progress=False)
 
 
