@@ -1,8 +1,12 @@
-"""Small skills: some with just the interface that the wrapper asks for, and whole ones with data for them."""
+"""Small skills: some with just the interface that the wrapper asks for, and whole ones with data for them.
+
+And an environment for them whose observations are not one array.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 from torch import nn
@@ -83,3 +87,14 @@ def make_data(discrete=True, packed=False, num_episodes=7, num_steps=6):
     lengths = torch.randint(1, num_steps + 1, (num_episodes,))
     seen = pack_bits(seen) if packed else seen
     return Trajectories(seen, actions, lengths, A if discrete else None, packed=packed)
+
+
+class Nested(gym.ObservationWrapper):
+    """Observations in a dictionary."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.observation_space = gym.spaces.Dict({"all": env.observation_space})
+
+    def observation(self, observation):
+        return {"all": observation}

@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from skill_sets import LinearSkills, ScriptedSkills
+from skill_sets import LinearSkills, Nested, ScriptedSkills
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
@@ -59,14 +59,6 @@ def test_equals_ppo_bit_for_bit_after_ten_updates(skills):
 
 
 def test_equals_ppo_bit_for_bit_with_dict_observations():
-    class Nested(gym.ObservationWrapper):
-        def __init__(self, env):
-            super().__init__(env)
-            self.observation_space = gym.spaces.Dict({"all": env.observation_space})
-
-        def observation(self, observation):
-            return {"all": observation}
-
     runs = [
         algorithm("MultiInputPolicy", make_env(None, wrap=Nested), **SHORT).learn(100) for algorithm in (PPO, SMDPPPO)
     ]

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import gymnasium as gym
 import pytest
-from skill_sets import LinearSkills
+from skill_sets import LinearSkills, Nested
 from stable_baselines3 import DQN
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import KVWriter, Logger
@@ -18,17 +18,6 @@ from pyro_options.rl import SMDPPPO, SMDPDictRolloutBuffer, SMDPReplayBuffer, SM
 
 SIZE = SwitchesEnv().observation_space.shape[0]
 SHORT = dict(n_steps=16, batch_size=16, n_epochs=1, device="cpu", seed=1)
-
-
-class Nested(gym.ObservationWrapper):
-    """Observations in a dictionary."""
-
-    def __init__(self, env):
-        super().__init__(env)
-        self.observation_space = gym.spaces.Dict({"all": env.observation_space})
-
-    def observation(self, observation):
-        return {"all": observation}
 
 
 def make(gamma=0.99):

@@ -20,6 +20,7 @@ from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination
 
 from . import file
 from .poisson_segments import PoissonSegments
+from .questions import checked_option, checked_states
 from .reflex import Reflex
 from .segments import Segmentation
 from .summary import Summary, option_names, summarize, table
@@ -101,33 +102,10 @@ class Skills:
         """Standard deviations of continuous actions, ``(K, A)``."""
         return np.exp(self.policy.log_scale().clamp(min=self.policy.min_log_scale).cpu().numpy())
 
-    def _states(self, observation: ArrayLike) -> np.ndarray:
-        """``(state_dim,)`` or ``(n, state_dim)``; bits stay bytes."""
-        states = np.asarray(observation)
-        if self.packed and states.dtype == np.uint8 and states.shape[-1:] == (self.state_dim // 8,):
-            states = np.unpackbits(states, axis=-1)
-        if states.ndim not in (1, 2) or states.shape[-1] != self.state_dim or states.dtype.kind not in "biuf":
-            size = f"({self.state_dim},) or (n, {self.state_dim})"
-            bytes_ = f", or {self.state_dim // 8} packed bytes of type uint8" if self.packed else ""
-            raise InputError(f"Expected observations of shape {size}{bytes_} but got {states.dtype} {states.shape}.")
-        return states
-
-    def _option(self, option: int | ArrayLike, states: np.ndarray) -> Any:
-        if isinstance(option, int | np.integer):
-            if 0 <= option < self.num_options and not isinstance(option, bool):
-                return option
-            raise InputError(f"Expected an option in [0, {self.num_options - 1}] but got {option}.")
-        options = np.asarray(option)
-        valid = options.shape == states.shape[:-1] and options.dtype.kind in "iu"
-        check(valid, f"one option for each of {states.shape[:-1]} observations", f"{options.dtype} {options.shape}")
-        inside = options.size == 0 or (options.min() >= 0 and options.max() < self.num_options)
-        check(inside, f"options in [0, {self.num_options - 1}]", options)
-        return options
-
     def _ask(self, reflex: Reflex, observation: ArrayLike, option: int | ArrayLike) -> np.ndarray:
-        states = self._states(observation)
+        states = checked_states(observation, self.state_dim, self.packed)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-            outputs = reflex(states, self._option(option, states))
+            outputs = reflex(states, checked_option(option, states, self.num_options))
         if not math.isfinite(outputs.sum()):  # of few numbers, and none of them is finite when an observation is not
             raise InputError("Expected finite observations but got NaN, infinity or numbers that overflow.")
         return outputs

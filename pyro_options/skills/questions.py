@@ -1,0 +1,34 @@
+"""What skills are asked: an observation and an option, one of each or many."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pyro_options.errors import InputError, check
+
+
+def checked_states(observation: ArrayLike, state_dim: int, packed: bool) -> np.ndarray:
+    """``(state_dim,)`` or ``(n, state_dim)``; bits stay bytes."""
+    states = np.asarray(observation)
+    if packed and states.dtype == np.uint8 and states.shape[-1:] == (state_dim // 8,):
+        states = np.unpackbits(states, axis=-1)
+    if states.ndim not in (1, 2) or states.shape[-1] != state_dim or states.dtype.kind not in "biuf":
+        size = f"({state_dim},) or (n, {state_dim})"
+        bytes_ = f", or {state_dim // 8} packed bytes of type uint8" if packed else ""
+        raise InputError(f"Expected observations of shape {size}{bytes_} but got {states.dtype} {states.shape}.")
+    return states
+
+
+def checked_option(option: int | ArrayLike, states: np.ndarray, num_options: int) -> Any:
+    """One option for all states, or one for each, ``(n,)``."""
+    if isinstance(option, int | np.integer):
+        if 0 <= option < num_options and not isinstance(option, bool):
+            return option
+        raise InputError(f"Expected an option in [0, {num_options - 1}] but got {option}.")
+    options = np.asarray(option)
+    valid = options.shape == states.shape[:-1] and options.dtype.kind in "iu"
+    check(valid, f"one option for each of {states.shape[:-1]} observations", f"{options.dtype} {options.shape}")
+    inside = options.size == 0 or (options.min() >= 0 and options.max() < num_options)
+    check(inside, f"options in [0, {num_options - 1}]", options)
+    return options
