@@ -92,6 +92,8 @@ def test_learning_curves_are_thinned_and_read_where_games_had_ended(atari_ppo):
     assert learning.return_at(curve, 40 * 99) is None and learning.return_at(curve, 40 * 200) == pytest.approx(200)
     assert learning.final_return(rows, 3000) == pytest.approx(np.mean(range(251, 301)))
     assert learning.final_return(rows[:99], 990) is None
+    assert learning.average(curve) == pytest.approx(200, rel=0.02)  # of the decisions after a game had ended
+    assert learning.average(learning.thinned(rows[:99])) is None
 
 
 def test_atari_discover_with_the_scripted_expert(tmp_path):

@@ -43,17 +43,29 @@ def return_at(curve: dict[str, list], frames: int) -> float | None:
     return float(np.interp(frames, at, values)) if (at <= frames).any() else None
 
 
+def average(curve: dict[str, list]) -> float | None:
+    """The mean return over the decisions of a run, which is high where learning was fast; ``None`` if no game ended."""
+    values = points(curve, "steps")[1]
+    return float(values.mean()) if len(values) else None
+
+
 def table(rows: list[dict]) -> str:
-    """One game: returns at the end, and at the frames that every run has seen."""
+    """One game: returns at the end, on the way there, and at the frames that every run has seen."""
     frames = min(row["curve"]["frames"][-1] for row in rows)
     lines = []
     for arm, mine in groups(rows, lambda row: row["arm"]).items():
-        ends = [row["final_return"] for row in mine], [return_at(row["curve"], frames) for row in mine]
+        curves = [row["curve"] for row in mine]
+        columns = (
+            [row["final_return"] for row in mine],
+            [average(curve) for curve in curves],
+            [return_at(curve, frames) for curve in curves],
+        )
         options = span([row["num_options"] for row in mine]), cell([row["mean_duration"] for row in mine], ".1f")
-        returns = ["no game ended" if None in values else cell(values, ".2f") for values in ends]
+        returns = ["no game ended" if None in values else cell(values, ".2f") for values in columns]
         lines.append([arm, len(mine), *options, *returns])
     steps = f"{rows[0]['total_steps']:,} decisions"
-    header = "arm", "seeds", "options", "steps of a decision", f"return after {steps}", f"after {frames:,} frames"
+    header = "arm", "seeds", "options", "steps of a decision", f"return after {steps}", "on average until then"
+    header = *header, f"after {frames:,} frames"
     return markdown(header, lines)
 
 
@@ -61,10 +73,11 @@ def page(rows: list[dict], figure_name: str) -> str:
     """All games, in Markdown."""
     parts = [
         "# PPO with skills on Atari games\n",
-        "Returns of whole games, unclipped, the mean over the last sixth of the decisions as in the paper, or over the"
-        " last games when so many frames had been seen. Interquartile means over seeds, with 95 % bootstrap intervals."
-        " A decision is an action or a whole skill. An arm without @K found its number of options by itself, but"
-        " for bc, which has one. Every run, with the command that made it, is in the JSON file of its game.\n",
+        "Returns of whole games, unclipped: the mean over the last sixth of the decisions as in the paper, over all of"
+        " them, and over the last games when so many frames had been seen. Interquartile means over seeds, with 95 %"
+        " bootstrap intervals. A decision is an action or a whole skill. An arm without @K found its number of options"
+        " by itself, but for bc, which has one. Every run, with the command that made it, is in the JSON file of its"
+        " game.\n",
     ]
     for game, mine in groups(rows, lambda row: row["game"]).items():
         parts += [f"## {game}\n", table(mine)]
