@@ -14,6 +14,8 @@ from statistics import mean, median
 
 from pages import write_pages
 
+from pyro_options.rl import interquartile_mean
+
 ROOT = Path(__file__).parents[2]
 SWEEP = "examples/results/message_sweep.json"
 USAGE = "examples/results/message_sweep_usage.json"
@@ -23,6 +25,7 @@ INTEGERS = "benchmarks/results/integers.json"
 BREAKOUT = "benchmarks/results/breakout.json"
 SCRIPTED = "benchmarks/results/breakout_scripted.json"
 SWITCHES = "examples/results/switches_ppo/results.json"
+ATARI = {game: f"examples/results/atari_ppo/{game}.json" for game in ("Breakout", "Freeway")}
 LENGTHS = "examples/results/option_length.json"
 MIXTURES = "benchmarks/results/mixtures.json"
 SPEED = ("benchmarks/results/full.json", "benchmarks/results/quick.json")
@@ -262,7 +265,23 @@ def results() -> str:
     rows.append([what, f"{ours:.2f}; scikit-learn {theirs:.2f}", MIXTURES])
     ratios = _span((skilled["frames"] / plain["frames"] for plain, skilled in _switches()), ".2f")
     rows.append(["four switches: frames that PPO needs with skills / without", ratios, SWITCHES])
+    rows += [_atari(game, path) for game, path in ATARI.items()]
     return markdown(["question", "answer", "raw runs"], [[*row[:2], f"[JSON]({row[2]})"] for row in rows])
+
+
+def _atari(game: str, path: str) -> list[str]:
+    """PPO with and without skills, over the seeds that both have."""
+    runs = load(path)["runs"]
+    arms = [_of(runs, "arm", arm) for arm in ("options-exact", "none")]
+    seeds, steps = arms[0].keys() & arms[1].keys(), runs[0]["total_steps"]
+
+    def pair(score: Callable[[dict], float]) -> str:
+        return " / ".join(f"{float(interquartile_mean([score(arm[seed]) for seed in seeds])):.1f}" for arm in arms)
+
+    end = pair(lambda run: run["final_return"])
+    way = pair(lambda run: mean(value for value in run["curve"]["return"] if value is not None))
+    what = f"{game} from RAM, {len(seeds)} seeds: return of PPO after {steps:,} decisions with skills / without"
+    return [what, f"{end}; on average until then {way}", path]
 
 
 def _grown(path: str) -> str:
