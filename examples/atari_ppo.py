@@ -31,7 +31,7 @@ import tyro
 from stable_baselines3.common import atari_wrappers
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
-from studies.learning import figure, final_return, page, thinned
+from studies.learning import figure, final_return, page, thinned, whole_rounds
 
 from pyro_options import Skills, discover
 from pyro_options.envs import EXPERTS, SkillWrapper, atari_demonstrations, make_atari, ram
@@ -265,8 +265,8 @@ def main(args: Args) -> list[dict]:
         if args.run:
             run_grid(job, jobs, path, args.processes, args.progress)
         done = {row["name"]: row for row in read_runs(path)}
-        rows += [done[name] for name in jobs if name in done]
-    check(len(rows) > 0, f"finished runs in {args.out}", "none")
+        rows += whole_rounds([done[name] for name in jobs if name in done])
+    check(len(rows) > 0, f"finished runs in {args.out}, of all arms for a seed,", "none")
     path, picture = args.out / "atari_ppo.md", args.out / "atari_ppo.png"
     text = page(rows, picture.name)
     path.write_text(text)

@@ -96,6 +96,12 @@ def test_learning_curves_are_thinned_and_read_where_games_had_ended(atari_ppo):
     assert learning.average(learning.thinned(rows[:99])) is None
 
 
+def test_seeds_that_an_arm_lacks_are_left_out(atari_ppo):
+    learning = importlib.import_module("studies.learning")
+    rows = [{"arm": arm, "seed": seed} for arm, seed in (("none", 0), ("ddo@2", 0), ("none", 1))]
+    assert learning.whole_rounds(rows) == rows[:2] and learning.whole_rounds(rows[::2]) == rows[::2]
+
+
 def test_atari_discover_with_the_scripted_expert(tmp_path):
     done = run("atari_discover.py", *TINY["atari_discover.py"], "--out", tmp_path)
     assert done.returncode == 0, done.stderr

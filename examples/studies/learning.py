@@ -14,6 +14,12 @@ from .summary import cell, groups, markdown, span
 POINTS = 60  # of a curve that are kept
 
 
+def whole_rounds(rows: Sequence[dict]) -> list[dict]:
+    """The runs of one game whose seed every arm has, so that arms compare while a study is not done."""
+    arms = {row["arm"] for row in rows}
+    return [row for row in rows if {other["arm"] for other in rows if other["seed"] == row["seed"]} == arms]
+
+
 def final_return(rows: Sequence[dict], steps: int) -> float | None:
     """Mean return over the last sixth of the decisions, as in the paper; ``None`` if no game ended."""
     values = [row["return"] for row in rows if row["steps"] > steps * 5 / 6 and "return" in row]
@@ -103,7 +109,7 @@ def figure(rows: list[dict], path: Path) -> None:
         if named:
             fig.legend(named.values(), named.keys(), loc="outside lower center", ncols=3)
         seeds = span([len(one) for one in groups(rows, lambda row: f"{row['game']} {row['arm']}").values()])
-        fig.suptitle(f"PPO with skills and without (seeds: {seeds}, interquartile means with 95 % intervals)")
+        fig.suptitle(f"PPO with skills and without (seeds: {seeds}; 95 % intervals)")
         fig.savefig(path)
         plotting.plt.close(fig)
 
