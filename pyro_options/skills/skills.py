@@ -3,7 +3,7 @@
 import copy
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from pyro_options.data import Trajectories
-from pyro_options.distributions import OptionPath, SegmentPath
 from pyro_options.errors import InputError, check, choice
 from pyro_options.growth.resize import resize
 from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination
 
 from . import file
+from .episodes import batches, check_scores
 from .poisson_segments import PoissonSegments
 from .questions import checked_option, checked_states
 from .reflex import Reflex
@@ -162,48 +162,13 @@ class Skills:
             return bool(rng.random() < probability)
         return rng.random(probability.shape) < probability
 
-    def _check_fits(self, data: Trajectories) -> None:
-        if data.actions is None:
-            raise InputError("Expected demonstrations with actions but got none.")
-        check(data.state_dim == self.state_dim, f"states of {self.state_dim} numbers", data.state_dim)
-        kind = "discrete" if self.discrete else "continuous"
-        check(data.discrete == self.discrete, f"{kind} actions", "discrete" if data.discrete else "continuous")
-        highest = int(data.actions.max()) + 1 if self.discrete else data.action_dim
-        fits = highest <= self.action_dim if self.discrete else highest == self.action_dim
-        check(fits, f"{self.action_dim} {'actions' if self.discrete else 'action dimensions'}", highest)
-
-    def _path(self, batch: Trajectories) -> OptionPath | SegmentPath:
-        """The prior over options in these episodes."""
-        if self.segments is not None:
-            return self.segments.path(self.log_weights, batch.mask)
-        return OptionPath(self.log_weights, self.termination(batch.states), batch.mask)
-
-    def _batches(
-        self, data: Trajectories, size: int
-    ) -> Iterator[tuple[Trajectories, OptionPath | SegmentPath, Tensor]]:
-        """Minibatches with the prior over their paths and log π_k(a_t | s_t), ``(N, T, K)``."""
-        self._check_fits(data)
-        for batch in data.minibatches(min(size, data.rows_together()), device=self.device):
-            if batch.states.dtype != self.log_weights.dtype:
-                batch = batch.to(dtype=self.log_weights.dtype)
-            yield batch, self._path(batch), self.policy(batch.states, mask=batch.mask).component_log_prob(batch.actions)
-
-    def _check_scores(self, scores: Tensor, start: int) -> None:
-        """Refuses episodes whose log-likelihood is no number, the first of which is episode ``start``."""
-        bad = (~scores.isfinite()).nonzero()
-        if len(bad):
-            raise InputError(
-                f"Expected states and actions that {scores.dtype} can square but got larger ones at episode "
-                f"{start + int(bad[0])}. Drop that episode, or scale what the skills are trained on."
-            )
-
     @torch.no_grad()
     def log_likelihood(self, trajectories: Trajectories, batch_size: int = 256) -> float:
         """Exact log-likelihood of the actions, in nats per step."""
         total, start = 0.0, 0
-        for batch, path, emission in self._batches(trajectories, batch_size):
+        for batch, path, emission in batches(self, trajectories, batch_size):
             scores = path.log_marginal(emission)
-            self._check_scores(scores, start)
+            check_scores(scores, start)
             total, start = total + float(scores.double().sum()), start + len(batch)
         return total / trajectories.num_steps
 
@@ -216,9 +181,9 @@ class Skills:
         """
         choice(method, "method", ("viterbi", "posterior"))
         options, switches, scores, start = [], [], [], 0
-        for batch, path, emission in self._batches(trajectories, batch_size):
+        for batch, path, emission in batches(self, trajectories, batch_size):
             posterior = path.posterior(emission)
-            self._check_scores(posterior.log_marginal, start)
+            check_scores(posterior.log_marginal, start)
             start += len(batch)
             if method == "viterbi":
                 best = path.viterbi(emission)[0]
@@ -238,7 +203,7 @@ class Skills:
         segmentation = self.segment(trajectories) if segmentation is None else segmentation
         before = torch.cat([segmentation.options[:, :1], segmentation.options[:, :-1]], 1)
         rates, start = [], 0
-        for batch, _, _ in self._batches(trajectories, 256):
+        for batch, _, _ in batches(self, trajectories, 256):
             option = before[start : start + len(batch)]
             start += len(batch)
             logits = self.termination(batch.states).cpu().gather(-1, option.unsqueeze(-1)).squeeze(-1)

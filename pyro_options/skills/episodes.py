@@ -1,0 +1,53 @@
+"""Episodes as skills read them: in minibatches, with the prior over options and how well each explains each action."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from pyro_options.data import Trajectories
+from pyro_options.distributions import OptionPath, SegmentPath
+from pyro_options.errors import InputError, check
+
+if TYPE_CHECKING:
+    from .skills import Skills
+
+
+def _check_fits(skills: "Skills", data: Trajectories) -> None:
+    if data.actions is None:
+        raise InputError("Expected demonstrations with actions but got none.")
+    check(data.state_dim == skills.state_dim, f"states of {skills.state_dim} numbers", data.state_dim)
+    kind = "discrete" if skills.discrete else "continuous"
+    check(data.discrete == skills.discrete, f"{kind} actions", "discrete" if data.discrete else "continuous")
+    highest = int(data.actions.max()) + 1 if skills.discrete else data.action_dim
+    fits = highest <= skills.action_dim if skills.discrete else highest == skills.action_dim
+    check(fits, f"{skills.action_dim} {'actions' if skills.discrete else 'action dimensions'}", highest)
+
+
+def _path(skills: "Skills", batch: Trajectories) -> OptionPath | SegmentPath:
+    """The prior over options in these episodes."""
+    if skills.segments is not None:
+        return skills.segments.path(skills.log_weights, batch.mask)
+    return OptionPath(skills.log_weights, skills.termination(batch.states), batch.mask)
+
+
+def batches(
+    skills: "Skills", data: Trajectories, size: int
+) -> Iterator[tuple[Trajectories, OptionPath | SegmentPath, Tensor]]:
+    """Minibatches with the prior over their paths and log π_k(a_t | s_t), ``(N, T, K)``."""
+    _check_fits(skills, data)
+    for batch in data.minibatches(min(size, data.rows_together()), device=skills.device):
+        if batch.states.dtype != skills.log_weights.dtype:
+            batch = batch.to(dtype=skills.log_weights.dtype)
+        emission = skills.policy(batch.states, mask=batch.mask).component_log_prob(batch.actions)
+        yield batch, _path(skills, batch), emission
+
+
+def check_scores(scores: Tensor, start: int) -> None:
+    """Refuses episodes whose log-likelihood is no number, the first of which is episode ``start``."""
+    bad = (~scores.isfinite()).nonzero()
+    if len(bad):
+        raise InputError(
+            f"Expected states and actions that {scores.dtype} can square but got larger ones at episode "
+            f"{start + int(bad[0])}. Drop that episode, or scale what the skills are trained on."
+        )
