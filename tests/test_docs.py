@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "docs/_ext"))
 
 import api  # noqa: E402
 import gallery  # noqa: E402
+import readme as readme_table  # noqa: E402
 import tables  # noqa: E402
 
 PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "RELEASING.md")), *sorted(ROOT.glob("docs/*.md"))]
@@ -84,7 +85,7 @@ def test_commands_name_files_and_arguments_that_exist(page):
 
 def test_the_readmes_results_are_those_of_the_raw_runs():
     readme = (ROOT / "README.md").read_text()
-    assert readme == tables.with_results(readme), "run: python docs/_ext/tables.py"
+    assert readme == readme_table.with_results(readme), "run: python docs/_ext/readme.py"
 
 
 @pytest.mark.parametrize("name", tables.TABLES)
