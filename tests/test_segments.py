@@ -86,6 +86,22 @@ def test_the_chances_of_all_boundaries_are_those_of_the_story_and_sum_to_one():
     assert (prior.log_prob(one_hot_ends((3, 3)).expand(len(LENGTHS), -1, -1))[1:] < -500).all()
 
 
+def test_the_chance_of_relaxed_boundaries_is_the_average_over_what_they_stand_for():
+    torch.manual_seed(0)
+    value = torch.softmax(torch.randn(len(LENGTHS), M - 1, T + 1).double(), -1)  # some of it beyond the end
+
+    def chance(ends, length):
+        before, total = torch.eye(T + 1).double()[0], 1.0
+        for place in ends:
+            pairs = itertools.product(range(length + 1), repeat=2)
+            moves = (before[a] * place[b] * length_probability(b - a, length - a) for a, b in pairs if b >= a)
+            before, total = place, total * float(sum(moves))
+        return total
+
+    expected = torch.tensor([chance(value[i], length) for i, length in enumerate(LENGTHS)]).double()
+    assert_close(PoissonBoundaries(RATE, M, MASK, torch.float64).log_prob(value).exp(), expected)
+
+
 def test_boundaries_are_drawn_as_they_are_scored():
     torch.manual_seed(0)
     prior = PoissonBoundaries(RATE, M, MASK, torch.float64)

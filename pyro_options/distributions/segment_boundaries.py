@@ -99,11 +99,25 @@ class PoissonBoundaries(TorchDistribution):
         table = torch.where(time < end, inside, torch.where(time == end, rest, torch.full_like(rest, IMPOSSIBLE)))
         return torch.where(length >= 0, table, torch.full_like(table, IMPOSSIBLE))
 
+    def _arrivals(self, before: Tensor) -> Tensor:
+        """p(e_j = t), ``(..., M - 1, T + 1)``, from the chances of each place of the boundary before, of that shape.
+
+        What :meth:`log_transition` says, without a table for each episode: short of the end all episodes share one.
+        """
+        log_prob, log_at_least = poisson_lengths(self.rate, self.step_mask.shape[-1], before)
+        time = torch.arange(len(log_prob), device=before.device)
+        length, end = time - time.unsqueeze(-1), self.lengths.unsqueeze(-1)
+        nothing = before.new_zeros(())
+        step = torch.where(length >= 0, log_prob.exp()[length.clamp(min=0)], nothing)  # (s, t)
+        rest = torch.where(time <= end, log_at_least.exp()[(end - time).clamp(min=0)], nothing)  # (..., s)
+        at_end = (before * rest.unsqueeze(-2)).sum(-1, keepdim=True)
+        end = end.unsqueeze(-2)
+        return torch.where(time < end, before @ step, torch.where(time == end, at_end, nothing))
+
     def log_prob(self, value):
-        probs = torch.exp(self.log_transition())
         first = one_hot(torch.zeros_like(self.lengths), value.shape[-1]).to(value).unsqueeze(-2)
         before = torch.cat([first.expand(value[..., :1, :].shape), value[..., :-1, :]], -2)  # (..., M - 1, T + 1)
-        return safe_log(((before @ probs) * value).sum(-1)).sum(-1)
+        return safe_log((self._arrivals(before) * value).sum(-1)).sum(-1)
 
     def sample(self, sample_shape=torch.Size()):
         shape = torch.Size(sample_shape) + self.batch_shape
