@@ -1,7 +1,7 @@
 """Committed raw results: where they lie, and what pages and README take from them."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -22,17 +22,6 @@ SPEED = ("benchmarks/results/full.json", "benchmarks/results/quick.json")
 
 def load(path: str) -> dict:
     return json.loads((ROOT / path).read_text())
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
-
-
-def span(values: Iterable[float], form: str = "g") -> str:
-    given = list(values)
-    low, high = f"{min(given):{form}}", f"{max(given):{form}}"
-    return low if low == high else f"{low} to {high}"
 
 
 def solved(runs: Sequence[dict], key: str = "success") -> str:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from statistics import mean
 
 import raw
-from raw import breakout_rows, by_seed, compile_np_found, ddo_gaps, load, markdown, solved, span, switches_pairs
+from pages import markdown, span
+from raw import breakout_rows, by_seed, compile_np_found, ddo_gaps, load, solved, switches_pairs
 
 from pyro_options.rl import interquartile_mean
 

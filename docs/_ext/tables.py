@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import mean, median
 
 import raw
-from pages import write_pages
-from raw import breakout_rows, by_seed, load, markdown, solved, span, switches_pairs
+from pages import markdown, span, write_pages
+from raw import breakout_rows, by_seed, load, solved, switches_pairs
 
 
 def message_task() -> str:
