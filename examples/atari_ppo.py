@@ -188,7 +188,9 @@ def make_envs(game: str, setup: Setup, skills: Skills | None, processes: bool = 
     return kind([make] * PRESETS[setup.preset].num_envs)
 
 
-def find_skills(game: str, arm: str, setup: Setup, seed: int, folder: Path, device: str) -> Skills | None:
+def find_skills(
+    game: str, arm: str, setup: Setup, seed: int, folder: Path, device: str, progress: bool = False
+) -> Skills | None:
     """Options from the expert's demonstrations; kept in the run's folder."""
     if arm == "none":
         return None
@@ -208,10 +210,10 @@ def find_skills(game: str, arm: str, setup: Setup, seed: int, folder: Path, devi
         config["hidden"] = tuple(setup.hidden)
     if setup.epochs is not None:
         config["epochs"] = setup.epochs
-    play = {"max_steps": setup.episode_steps, "epsilon": setup.epsilon, "seed": seed}
+    play = {"max_steps": setup.episode_steps, "epsilon": setup.epsilon, "seed": seed, "progress": progress}
     data = atari_demonstrations(game, setup.num_episodes, cache=folder.parent, **play)  # which all arms of a seed share
     saved = {"checkpoint": folder / "discovery.safetensors", "resume": True}
-    skills = discover(data, name, seed=seed, device=device, progress=False, **saved, **config).used()
+    skills = discover(data, name, seed=seed, device=device, progress=progress, **saved, **config).used()
     skills.metadata["setup"] = about
     skills.save(path)
     return skills
@@ -226,17 +228,19 @@ def run(
     every: int,
     env_processes: bool = False,
     device: str = "auto",
+    progress: bool = False,
     **setup,
 ) -> dict:
     """One arm of one game with one seed, from wherever it was left.
 
     :param every: decisions between checkpoints
+    :param progress: show how far this run is
     :param setup: fields of :class:`Setup`
     """
     given, preset = Setup(**setup), PRESETS[setup["preset"]]
     folder = out / f"{game}_{given.preset}_{arm}_seed{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    skills = find_skills(game, arm, given, seed, folder, device)
+    skills = find_skills(game, arm, given, seed, folder, device, progress)
     learner, rows = PartwiseLearning(
         folder / "agent.safetensors",
         lambda: make_envs(game, given, skills, env_processes),
@@ -245,6 +249,7 @@ def run(
         seed=seed,
         # total_steps may be more when it goes on; the rest of a preset may not change under its name
         about=setup | asdict(preset) | {"total_steps": None},
+        progress=progress,
     ).run(given.steps)
     learner.save(folder / "agent.zip")
     return {
@@ -258,7 +263,8 @@ def run(
 def main(args: Args) -> list[dict]:
     """Runs what is missing, then writes the tables and the figure."""
     where = {"out": args.out, "every": args.checkpoint_every, "device": args.device}
-    job = partial(run, env_processes=args.env_processes, **where)
+    alone = args.processes == 1  # bars of several runs at a time would write over each other
+    job = partial(run, env_processes=args.env_processes, progress=args.progress and alone, **where)
     rows: list[dict] = []
     for game in args.games:
         path, jobs = args.out / f"{game}.json", grid(game, args)

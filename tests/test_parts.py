@@ -256,3 +256,12 @@ def test_without_resume_it_starts_again(whole, tmp_path):
     learner, rows = learning(path, resume=False).run(64)
     assert rows == whole[1][:1] and learner.num_timesteps == 64
     assert all(np.isfinite(p.detach().numpy()).all() for p in learner.policy.parameters())
+
+
+def test_a_bar_goes_over_all_parts_and_begins_where_a_run_was_left(whole, tmp_path, capfd):
+    learning(tmp_path / "agent").run(STEPS // 2)
+    assert capfd.readouterr().err == ""
+    learner, rows = learning(tmp_path / "agent", progress=True).run(STEPS - 10)  # the last rollout goes beyond
+    bar = capfd.readouterr().err.split("\r")
+    assert "128/246" in bar[1] and "246/246" in bar[-1] and f"return={rows[-1]['return']:.2f}" in bar[-1]
+    assert rows == whole[1] and parameters(learner) == parameters(whole[0])  # it only looks

@@ -1,7 +1,7 @@
 """Learning to act with skills: Stable-Baselines3 on semi-Markov steps."""
 
 from .aggregate import Band, bootstrap_interval, curve_band, interquartile_mean
-from .callbacks import CurveCallback, DurationCallback
+from .callbacks import CurveCallback, DurationCallback, ProgressCallback
 from .parts import PartwiseLearning
 from .ppo import SMDPPPO
 from .replay import SMDPReplayBuffer
@@ -13,6 +13,7 @@ __all__ = [
     "CurveCallback",
     "DurationCallback",
     "PartwiseLearning",
+    "ProgressCallback",
     "SMDPDictRolloutBuffer",
     "SMDPReplayBuffer",
     "SMDPRolloutBuffer",

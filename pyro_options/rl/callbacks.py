@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.utils import safe_mean
+from tqdm import tqdm
 
 from pyro_options.errors import check
 
@@ -96,3 +97,25 @@ class CurveCallback(BaseCallback):
         if model.ep_success_buffer:
             row["success"] = float(safe_mean(model.ep_success_buffer))
         self.rows.append(row)
+
+
+class ProgressCallback(BaseCallback):
+    """Moves a bar at the end of each rollout, and says how the last episodes went.
+
+    :param bar: counts decisions, and may outlive a call of ``learn``
+    """
+
+    def __init__(self, bar: tqdm):
+        super().__init__()
+        self.bar = bar
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        model: Any = self.model
+        if model.ep_info_buffer:
+            mean = safe_mean([episode["r"] for episode in model.ep_info_buffer])
+            self.bar.set_postfix({"return": f"{mean:.2f}"}, refresh=False)
+        # the last rollout may go beyond, and a bar that is more than full would be drawn as if it had no end
+        self.bar.update(min(model.num_timesteps, self.bar.total) - self.bar.n)

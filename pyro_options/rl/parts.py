@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
+from tqdm import tqdm
 
 from pyro_options.errors import FileError, Interrupted, check
 from pyro_options.infer.checkpoint import plain
@@ -27,7 +28,7 @@ from pyro_options.infer.state import (
 )
 from pyro_options.storage import Format, previous_of, reading, sweep
 
-from .callbacks import CurveCallback
+from .callbacks import CurveCallback, ProgressCallback
 from .ppo import SMDPPPO
 
 logger = logging.getLogger(__name__)
@@ -92,6 +93,7 @@ class PartwiseLearning:
     :param about: what must be the same to go on, in plain numbers and texts
     :param log_interval: rollouts between two logs of the learner (``verbose``, ``tensorboard_log``), counted anew in
         each part; ``None`` for no logs. Every run needs a ``tensorboard_log`` of its own
+    :param progress: show a bar over all parts, with the mean return of the last episodes
     """
 
     path: str | os.PathLike
@@ -103,6 +105,7 @@ class PartwiseLearning:
     resume: bool = True
     about: Mapping[str, Any] = field(default_factory=dict)
     log_interval: int | None = None
+    progress: bool = False
 
     def __post_init__(self) -> None:
         check(self.every >= 1, "every >= 1", self.every)
@@ -119,12 +122,12 @@ class PartwiseLearning:
         envs: VecEnv | None = first
         try:
             learner, rows, stopped = self._start(self.make_learner(first), total_steps)
-            with postponing_interrupts() as pause:
+            with postponing_interrupts() as pause, self._bar(learner, total_steps) as bar:
                 while learner.num_timesteps < total_steps and not stopped:
                     saved = learner.num_timesteps
                     try:
                         envs = self.make_envs() if envs is None else envs
-                        rows, stopped = self._part(learner, envs, rows, total_steps)
+                        rows, stopped = self._part(learner, envs, rows, total_steps, bar)
                     except _BROKEN as error:
                         if not pause.requested:
                             raise
@@ -147,14 +150,20 @@ class PartwiseLearning:
             "resume=True (--resume) to go on."
         )
 
-    def _part(self, learner: SMDPPPO, envs: VecEnv, rows: list, total_steps: int) -> tuple[list, bool]:
+    def _bar(self, learner: SMDPPPO, total_steps: int) -> tqdm:
+        """A bar of decisions that begins where the learner is; below another one it goes when it is full."""
+        about = {"unit": "decision", "unit_scale": True, "dynamic_ncols": True, "leave": None}
+        return tqdm(total=total_steps, initial=learner.num_timesteps, disable=not self.progress, **about)
+
+    def _part(self, learner: SMDPPPO, envs: VecEnv, rows: list, total_steps: int, bar: tqdm) -> tuple[list, bool]:
         """One part; returns the curve, and whether the callback stopped it."""
         learner.set_env(envs, force_reset=True)
         sequence = np.random.SeedSequence([self.seed, learner.num_timesteps])
         learner.set_random_seed(int(sequence.generate_state(1)[0] >> 1))
         goal = min(learner.num_timesteps + self.every, total_steps)
         callback = self.make_callback(rows)
-        learner.learn(goal - learner.num_timesteps, callback, self.log_interval, reset_num_timesteps=False)
+        watchers = [callback, ProgressCallback(bar)]
+        learner.learn(goal - learner.num_timesteps, watchers, self.log_interval, reset_num_timesteps=False)
         # A callback speaks before its step is added, so a rollout that it stopped lacks at least that one. Decisions
         # would not tell: it may stop in the rollout that reaches the goal.
         return callback.rows, not learner.rollout_buffer.full
