@@ -9,13 +9,14 @@ PPO. Run it with::
     python examples/atari_ppo.py --no-run                            # only draw what is there
 
 An arm is ``none`` or a method of ``pyro_options.methods``, with ``@K`` to fix the number of options (ddo and compile
-need it, bc has one). Runs are kept in ``--out``: stop it whenever you like, and the same command goes on from the last
-checkpoints to the same numbers. It writes a JSON file for each game (every run, with commands and versions),
-``atari_ppo.md`` and ``atari_ppo.png``: interquartile means over seeds with 95 % bootstrap intervals, against decisions
-(the paper's axis) and against frames of the emulator (the fair one). Two commands may share an ``--out`` if they play
-different games; each then draws and tabulates its own, and one with ``--no-run`` and all of them (``--games``,
-``--arms``, ``--seeds``) does so for all. Every arm has the same wrappers. Returns are those of whole games, unclipped,
-over the last games of training (20 with RAM, 100 with pixels); frames of resets are not counted.
+need it, bc has one) and with ``+imitation`` to have all options together as one more skill. Runs are kept in
+``--out``: stop it whenever you like, and the same command goes on from the last checkpoints to the same numbers. It
+writes a JSON file for each game (every run, with commands and versions), ``atari_ppo.md`` and ``atari_ppo.png``:
+interquartile means over seeds with 95 % bootstrap intervals, against decisions (the paper's axis) and against frames
+of the emulator (the fair one). Two commands may share an ``--out`` if they play different games; each then draws and
+tabulates its own, and one with ``--no-run`` and all of them (``--games``, ``--arms``, ``--seeds``) does so for all.
+Every arm has the same wrappers. Returns are those of whole games, unclipped, over the last games of training (20 with
+RAM, 100 with pixels); frames of resets are not counted.
 """
 
 import signal
@@ -106,11 +107,21 @@ class Setup:
         return PRESETS[self.preset].total_steps if self.total_steps is None else self.total_steps
 
 
+IMITATION = "+imitation"
+
+
+def parts(arm: str) -> tuple[str, str, str]:
+    """The method of an arm, ``@`` if its number of options is given, and that number."""
+    return arm.removesuffix(IMITATION).partition("@")
+
+
 def _check_arm(arm: str) -> None:
     """Refuses an arm before demonstrations are played for it."""
-    name, at, count = arm.partition("@")
+    name, at, count = parts(arm)
     known = arm == "none" or (name in METHODS and (not at or (count.isdecimal() and int(count) >= 1)))
-    check(known, f"arms none, or one of {', '.join(METHODS)}, with @K or without", repr(arm))
+    check(known, f"arms none, or one of {', '.join(METHODS)}, with @K and {IMITATION} or without", repr(arm))
+    whole = METHODS.get(name, {}).get("guide") != "segments" or not arm.endswith(IMITATION)
+    check(whole, f"{name} without {IMITATION}, as its skills have no terminations,", repr(arm))
     method = METHODS.get(name, {})
     fixed = method.get("num_options")
     check(not (at and fixed), f"{name} without @K, which has {fixed} option,", repr(arm))
@@ -177,12 +188,13 @@ def make_game(game: str, preset: str) -> gym.Env:
     return RamBits(atari_wrappers.ClipRewardEnv(env))
 
 
-def make_envs(game: str, setup: Setup, skills: Skills | None, processes: bool = False) -> VecEnv:
+def make_envs(game: str, setup: Setup, skills: Skills | None, processes: bool = False, imitate: bool = False) -> VecEnv:
     def make():
         if processes:  # Ctrl-C reaches every process of a terminal; the learner needs its environments to end a part
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         options = {"max_duration": setup.max_duration, "deterministic": setup.deterministic, "frame_skip": FRAME_SKIP}
-        return SkillWrapper(make_game(game, setup.preset), skills, setup.gamma, observe=ram, **options)
+        env = make_game(game, setup.preset)
+        return SkillWrapper(env, skills, setup.gamma, observe=ram, imitate=imitate, **options)
 
     kind = SubprocVecEnv if processes else DummyVecEnv
     return kind([make] * PRESETS[setup.preset].num_envs)
@@ -200,7 +212,7 @@ def find_skills(
         skills = Skills.load(path)
         check(skills.metadata["setup"] == about, f"the setup of {path}", about, "Use another --out.")
         return skills
-    name, _, count = arm.partition("@")
+    name, _, count = parts(arm)
     config: dict[str, Any] = {"num_options": int(count)} if count else {}
     if METHODS[name]["guide"] == "segments":
         config |= SEGMENT_PRESETS["atari"]
@@ -243,7 +255,7 @@ def run(
     skills = find_skills(game, arm, given, seed, folder, device, progress)
     learner, rows = PartwiseLearning(
         folder / "agent.safetensors",
-        lambda: make_envs(game, given, skills, env_processes),
+        lambda: make_envs(game, given, skills, env_processes, arm.endswith(IMITATION)),
         lambda envs: SMDPPPO(preset.policy, envs, gamma=given.gamma, seed=seed, device=device, **preset.ppo),
         every=every,
         seed=seed,

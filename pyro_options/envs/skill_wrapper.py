@@ -43,6 +43,10 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
     :math:`\sum_{j<\tau} \gamma^j r_j`: a step of a semi-Markov decision process, which
     :class:`~pyro_options.rl.SMDPPPO` and :class:`~pyro_options.rl.SMDPReplayBuffer` discount by :math:`\gamma^\tau`.
 
+    With ``imitate`` there is one action more, ``n + K``: to do what the demonstrator would, whichever option it is in
+    (:class:`~pyro_options.skills.Imitation`), until that option stops. The belief about it follows the whole episode,
+    whoever acts.
+
     ``info`` is that of the last step inside, with ``duration`` τ, ``discount`` :math:`\gamma^\tau`, ``option`` (-1 for
     an action of the environment), ``num_frames`` (τ · ``frame_skip``) and, if asked, ``frames``.
 
@@ -66,6 +70,8 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
     :param primitives: whether the agent can also act itself. Without, the action space may be a Box, to whose bounds
         the actions of skills are clipped; with, it must be Discrete (wrap others in an ``ActionWrapper`` that makes
         them so)
+    :param imitate: whether all options together are one more skill, the last; the skills must have ``imitation()``, as
+        :class:`~pyro_options.skills.Skills` do
     :param frame_skip: frames that an action lasts, for counting alone
     :param record_frames: put what ``render()`` gives after each step inside into ``info["frames"]``
     """
@@ -79,6 +85,7 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         deterministic: bool = True,
         observe: Callable[[gym.Env, Any], np.ndarray] | None = None,
         primitives: bool = True,
+        imitate: bool = False,
         frame_skip: int = 1,
         record_frames: bool = False,
     ):
@@ -98,6 +105,9 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         self._check_skills(env.action_space)
         self.max_duration = skills.max_duration if max_duration is None and skills is not None else max_duration
         self.num_options = 0 if skills is None else skills.num_options
+        self._imitation = self._whole(skills) if imitate else None
+        self.num_options += imitate
+        self._belief: Any = None  # over options, after the last action
         self.action_space = spaces.Discrete(self.num_primitives + self.num_options)
         self._observation: Any = None
 
@@ -121,12 +131,20 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
             n = int(space.n)
             check(self.skills.num_actions == n, f"skills over {n} actions", self.skills.num_actions)
 
+    @staticmethod
+    def _whole(skills: SkillSet | None) -> Any:
+        """All options as one policy."""
+        fix = "Pass Skills, or leave imitate out."
+        check(hasattr(skills, "imitation"), "skills with imitation() to imitate with", type(skills).__name__, fix)
+        return skills.imitation()  # type: ignore[union-attr]
+
     def _seen(self) -> np.ndarray:
         """The current state as the skills see it."""
         return self.observe(self.env, self._observation)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         """Resets the environment."""
+        self._belief = None
         self._observation, info = self.env.reset(seed=seed, options=options)
         if self.skills is not None:
             seen = self._seen()
@@ -144,27 +162,40 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         option = int(action) - self.num_primitives
         frames: list[Any] = []
         if option < 0:
-            reward, terminated, truncated, info = self._act(self._primitive(int(action)), frames)
+            reward, terminated, truncated, info = self._act(int(action), frames)
             return self._result(float(reward), terminated, truncated, info, -1, 1, frames)
         return self._run(option, frames)
 
     def _run(self, option: int, frames: list[Any]):
         """A skill from start to end."""
-        skills, rng = self.skills, self.env.unwrapped.np_random
-        assert skills is not None
+        rng = self.env.unwrapped.np_random
         total, discount, duration, state = 0.0, 1.0, 0, self._seen()
         while True:
-            choice = skills.predict(state, option, deterministic=self.deterministic, rng=rng)
-            reward, terminated, truncated, info = self._act(self._primitive(choice), frames)
+            choice = self._choice(state, option, rng)
+            reward, terminated, truncated, info = self._act(choice, frames)
             total += discount * float(reward)
             discount *= self.gamma
             duration += 1
             if terminated or truncated or duration == self.max_duration:
                 break
             state = self._seen()
-            if skills.terminates(state, option, rng=rng):
+            if self._ends(state, option, rng):
                 break
         return self._result(total, terminated, truncated, info, option, duration, frames)
+
+    def _choice(self, state: np.ndarray, option: int, rng: np.random.Generator) -> Any:
+        """What a skill does here; the one behind those of the skills is to imitate."""
+        assert self.skills is not None
+        if option == self.skills.num_options:
+            return self._imitation.predict(state, self._belief, deterministic=self.deterministic, rng=rng)[0]
+        return self.skills.predict(state, option, deterministic=self.deterministic, rng=rng)
+
+    def _ends(self, state: np.ndarray, option: int, rng: np.random.Generator) -> bool:
+        """Whether a skill stops on arriving here, drawn from its termination probability."""
+        assert self.skills is not None
+        if option == self.skills.num_options:
+            return bool(rng.random() < self._imitation.switch_probability(state, self._belief))
+        return self.skills.terminates(state, option, rng=rng)
 
     def _primitive(self, action: Any) -> Any:
         """An action as the environment counts it."""
@@ -178,7 +209,10 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         return np.clip(action, space.low, space.high).astype(space.dtype)
 
     def _act(self, action: Any, frames: list[Any]):
-        self._observation, reward, terminated, truncated, info = self.env.step(action)
+        """One step inside."""
+        if self._imitation is not None:
+            self._belief = self._imitation.update(self._seen(), action, self._belief)
+        self._observation, reward, terminated, truncated, info = self.env.step(self._primitive(action))
         if self.record_frames:
             frames.append(self.env.render())
         return reward, terminated, truncated, info

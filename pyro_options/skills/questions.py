@@ -20,8 +20,10 @@ def checked_states(observation: ArrayLike, state_dim: int, packed: bool) -> np.n
     return states
 
 
-def checked_option(option: int | ArrayLike, states: np.ndarray, num_options: int) -> Any:
-    """One option for all states, or one for each, ``(n,)``."""
+def checked_option(option: int | ArrayLike | None, states: np.ndarray, num_options: int) -> Any:
+    """One option for all states, or one for each, ``(n,)``; ``None`` stands for all options."""
+    if option is None:
+        return None
     if isinstance(option, int | np.integer):
         if 0 <= option < num_options and not isinstance(option, bool):
             return option

@@ -44,6 +44,8 @@ def _through_torch(network: nn.Module, like: torch.Tensor) -> Step:
 class Reflex:
     """``(state_dim,)`` or ``(n, state_dim)`` to what the head of an option says, ``(out,)`` or ``(n, out)``.
 
+    Without an option to what all of them say, ``(K, out)`` or ``(n, K, out)``.
+
     :param module: a policy or a termination: a state network, and growable heads on it
     """
 
@@ -64,8 +66,10 @@ class Reflex:
             x = step(x)
         return x
 
-    def __call__(self, states: np.ndarray, option: int | np.ndarray) -> np.ndarray:
+    def __call__(self, states: np.ndarray, option: int | np.ndarray | None) -> np.ndarray:
         x = self.features(states)
+        if option is None:
+            return np.tensordot(x, self.weight, (-1, -1)) + self.bias
         weight, bias = self.weight[option], self.bias[option]
         if x.ndim == 1:
             return weight @ x + bias

@@ -19,6 +19,7 @@ from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination
 
 from . import file
 from .episodes import batches, check_scores
+from .imitation import Imitation
 from .poisson_segments import PoissonSegments
 from .questions import checked_option, checked_states
 from .reflex import Reflex
@@ -98,11 +99,12 @@ class Skills:
         return Reflex(self.termination)
 
     @cached_property
-    def _scale(self) -> np.ndarray:
-        """Standard deviations of continuous actions, ``(K, A)``."""
+    def action_scale(self) -> np.ndarray:
+        """Standard deviations of continuous actions, ``(K, action_dim)``."""
+        check(not self.discrete, "continuous actions", f"{self.num_actions} discrete ones")
         return np.exp(self.policy.log_scale().clamp(min=self.policy.min_log_scale).cpu().numpy())
 
-    def _ask(self, reflex: Reflex, observation: ArrayLike, option: int | ArrayLike) -> np.ndarray:
+    def _ask(self, reflex: Reflex, observation: ArrayLike, option: int | ArrayLike | None) -> np.ndarray:
         states = checked_states(observation, self.state_dim, self.packed)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
             outputs = reflex(states, checked_option(option, states, self.num_options))
@@ -134,17 +136,25 @@ class Skills:
         if deterministic:
             return outputs
         noise = rng.standard_normal(outputs.shape, dtype=outputs.dtype)
-        return outputs + self._scale[np.asarray(option)] * noise
+        return outputs + self.action_scale[np.asarray(option)] * noise
 
-    def action_probabilities(self, observation: ArrayLike, option: int | ArrayLike) -> np.ndarray:
-        """π_k(· | s) of discrete actions, ``(num_actions,)`` or ``(n, num_actions)``."""
+    def outputs(self, observation: ArrayLike) -> np.ndarray:
+        """Logits of discrete actions or means of continuous ones, of every option: ``(K, action_dim)``, or for n."""
+        return self._ask(self._act, observation, None)
+
+    def action_probabilities(self, observation: ArrayLike, option: int | ArrayLike | None) -> np.ndarray:
+        """π_k(· | s) of discrete actions, ``(num_actions,)`` or ``(n, num_actions)``.
+
+        :param option: one for all observations, one for each, or ``None`` for all options, which puts K before the last
+            dimension
+        """
         check(self.discrete, "discrete actions", f"{self.action_dim} continuous dimensions")
         logits = self._ask(self._act, observation, option)
         odds = np.exp(logits - logits.max(-1, keepdims=True))
         return odds / odds.sum(-1, keepdims=True)
 
-    def termination_probability(self, observation: ArrayLike, option: int | ArrayLike) -> Any:
-        """ψ_k(s): the chance that ``option`` stops on arriving here; a float, or ``(n,)``."""
+    def termination_probability(self, observation: ArrayLike, option: int | ArrayLike | None) -> Any:
+        """ψ_k(s): the chance that ``option`` stops on arriving here; a float, or ``(n,)``; ``(…, K)`` without one."""
         logits = self._ask(self._stop, observation, option)[..., 0] + self._initial_logit
         probability = 0.5 + 0.5 * np.tanh(0.5 * logits)  # cannot overflow
         return probability if probability.ndim else float(probability)
@@ -161,6 +171,10 @@ class Skills:
         if isinstance(probability, float):
             return bool(rng.random() < probability)
         return rng.random(probability.shape) < probability
+
+    def imitation(self) -> Imitation:
+        """All options together: a policy that does what the demonstrator would, whichever option it is in."""
+        return Imitation(self)
 
     @torch.no_grad()
     def log_likelihood(self, trajectories: Trajectories, batch_size: int = 256) -> float:
@@ -244,7 +258,7 @@ class Skills:
     def only(self, options: Sequence[int]) -> "Skills":
         """These options, in this order. What the others weighed is shared out in proportion."""
         new = copy.copy(self)
-        for cache in ("_act", "_stop", "_scale"):
+        for cache in ("_act", "_stop", "action_scale"):
             new.__dict__.pop(cache, None)
         new.policy, new.termination = copy.deepcopy(self.policy), copy.deepcopy(self.termination)
         resize([new.policy, new.termination], list(options))

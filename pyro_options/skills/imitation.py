@@ -1,0 +1,133 @@
+"""All options at once: the policy of the demonstrator, whichever option it is in."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pyro_options.errors import check
+
+if TYPE_CHECKING:
+    from .skills import Skills
+
+
+def _log_softmax(logits: np.ndarray) -> np.ndarray:
+    logits = logits - logits.max(-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+class Imitation:
+    r"""What the demonstrator would do next, with the option that it is in summed out.
+
+    .. math:: p(a_t\mid s_{0:t}, a_{0:t-1}) = \sum_k p(h_t=k\mid s_{0:t}, a_{0:t-1})\,\pi_k(a_t\mid s_t)
+
+    An option on its own knows what to do where the demonstrator used it. This knows where that is: it keeps a belief,
+    :math:`\beta_{t,k} = p(h_t=k\mid s_{0:t}, a_{0:t})`, by the recursion that also gives the likelihood,
+
+    .. math:: \beta_{t,k} \propto \pi_k(a_t\mid s_t)\,
+        [(1-\psi_k(s_t))\,\beta_{t-1,k} + \eta_k\textstyle\sum_l\psi_l(s_t)\,\beta_{t-1,l}].
+
+    Its :meth:`predict` is that of a recurrent policy of Stable-Baselines3, so ``evaluate_policy`` and
+    :func:`~pyro_options.data.collect` take it; ``state`` is the belief, ``None`` at the start of an episode::
+
+        imitation, state = skills.imitation(), None
+        action, state = imitation.predict(observation, state)
+
+    :param skills: options with terminations; CompILE's have none
+    """
+
+    def __init__(self, skills: "Skills"):
+        fix = "Use a method whose options terminate, such as options-exact or ddo."
+        check(skills.segments is None, "options with terminations to imitate with", "segments of CompILE", fix)
+        self.skills = skills
+        self._weights = np.exp(_log_softmax(skills.log_weights.cpu().double().numpy()))
+
+    def options(
+        self, observation: ArrayLike, state: np.ndarray | None = None, episode_start: ArrayLike | None = None
+    ) -> np.ndarray:
+        """Which option is on, on arriving here and before acting: ``(K,)``, or ``(n, K)`` for n observations.
+
+        :param state: the belief after the last action, ``None`` if there was none
+        :param episode_start: for each observation, whether it is the first of its episode
+        """
+        stop = self.skills.termination_probability(observation, None).astype(np.float64)  # (..., K)
+        if state is None:
+            return np.broadcast_to(self._weights, stop.shape).copy()
+        check(np.shape(state) == stop.shape, f"a belief of shape {stop.shape}", np.shape(state))
+        arrived = (1 - stop) * state + self._weights * (stop * state).sum(-1, keepdims=True)
+        if episode_start is None:
+            return arrived
+        starts = np.asarray(episode_start, bool)
+        check(starts.size == stop[..., 0].size, f"episode_start of {stop[..., 0].size} observations", starts.shape)
+        return np.where(starts.reshape(stop.shape[:-1] + (1,)), self._weights, arrived)
+
+    def _scores(self, observation: ArrayLike, action: Any) -> np.ndarray:
+        """log π_k of an action, ``(..., K)``, up to a constant."""
+        outputs, action = self.skills.outputs(observation).astype(np.float64), np.asarray(action)
+        if self.skills.discrete:
+            A = self.skills.num_actions
+            expected = f"integers in [0, {A - 1}] as actions, one for each observation"  # type: ignore[operator]
+            fits = action.shape == outputs.shape[:-2] and action.dtype.kind in "iu"
+            check(fits and bool(((action >= 0) & (action < A)).all()), expected, action)
+            return np.take_along_axis(_log_softmax(outputs), action[..., None, None], -1)[..., 0]
+        shape = outputs.shape[:-2] + outputs.shape[-1:]
+        check(action.shape == shape, f"actions of shape {shape}", action.shape)
+        scale = self.skills.action_scale.astype(np.float64)  # (K, A)
+        return (-0.5 * ((action[..., None, :] - outputs) / scale) ** 2 - np.log(scale)).sum(-1)
+
+    def _condition(self, arrived: np.ndarray, observation: ArrayLike, action: Any) -> np.ndarray:
+        scores = np.log(arrived) + self._scores(observation, action)
+        return np.exp(_log_softmax(scores))
+
+    def update(
+        self,
+        observation: ArrayLike,
+        action: Any,
+        state: np.ndarray | None = None,
+        episode_start: ArrayLike | None = None,
+    ) -> np.ndarray:
+        """The belief after an action that somebody took here: ``(K,)``, or ``(n, K)``."""
+        return self._condition(self.options(observation, state, episode_start), observation, action)
+
+    def action_probabilities(
+        self, observation: ArrayLike, state: np.ndarray | None = None, episode_start: ArrayLike | None = None
+    ) -> np.ndarray:
+        """What comes next, if actions are discrete: ``(num_actions,)``, or ``(n, num_actions)``."""
+        arrived = self.options(observation, state, episode_start)
+        return (arrived[..., None] * self.skills.action_probabilities(observation, None)).sum(-2)
+
+    def predict(
+        self,
+        observation: ArrayLike,
+        state: np.ndarray | None = None,
+        episode_start: ArrayLike | None = None,
+        deterministic: bool = True,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[Any, np.ndarray]:
+        """What to do, and the belief after doing it.
+
+        :param observation: ``(state_dim,)`` or ``(n, state_dim)``
+        :param state: the belief after the last action, ``None`` if there was none
+        :param episode_start: for each observation, whether it is the first of its episode
+        :param deterministic: the most probable action; if continuous, the mean of the most probable option
+        :param rng: draws random actions, by default that of the skills
+        """
+        arrived = self.options(observation, state, episode_start)
+        if self.skills.discrete and deterministic:
+            probabilities = arrived[..., None] * self.skills.action_probabilities(observation, None)
+            action: Any = probabilities.sum(-2).argmax(-1)
+            action = int(action) if arrived.ndim == 1 else action
+        else:
+            rng = self.skills.rng if rng is None else rng
+            noise = 0.0 if deterministic else rng.gumbel(size=arrived.shape)
+            option = (np.log(arrived) + noise).argmax(-1)
+            option = int(option) if arrived.ndim == 1 else option
+            action = self.skills.predict(observation, option, deterministic, rng)
+        return action, self._condition(arrived, observation, action)
+
+    def switch_probability(self, observation: ArrayLike, state: np.ndarray) -> Any:
+        """The chance that the option which is on stops on arriving here: a float, or ``(n,)``."""
+        stop = self.skills.termination_probability(observation, None)
+        check(np.shape(state) == stop.shape, f"a belief of shape {stop.shape}", np.shape(state))
+        chance = (stop * state).sum(-1)
+        return chance if chance.ndim else float(chance)
