@@ -48,6 +48,19 @@ def test_atari_ppo_goes_on_where_it_was_left(atari_ppo, tmp_path, capsys, monkey
     assert [longer[axis][:2] for axis in whole["curve"]] == list(whole["curve"].values())
 
 
+def test_atari_ppo_with_all_options_together(atari_ppo, tmp_path, capsys):
+    """The same skills as without, and an action more."""
+    tiny = [*TINY["atari_ppo.py"], "--arms", "ddo@2", "ddo@2+imitation", "--total-steps", "1024"]
+    alone, together = atari_ppo.main(parsed(atari_ppo, *tiny, "--out", str(tmp_path)))
+    assert alone["num_options"] == together["num_options"] and alone["curve"] != together["curve"]
+    sizes = {
+        arm: SMDPPPO.load(tmp_path / f"Freeway_ram_{arm}_seed0" / "agent.zip").action_space.n for arm in tiny[-4:-2]
+    }
+    assert sizes["ddo@2+imitation"] == sizes["ddo@2"] + 1
+    found = [Skills.load(tmp_path / f"Freeway_ram_{arm}_seed0" / "skills.safetensors") for arm in sizes]
+    assert all((x == y).all() for x, y in zip(*(skills.policy.state_dict().values() for skills in found)))
+
+
 def test_atari_ppo_learns_from_pixels_while_skills_read_ram(atari_ppo, tmp_path, capsys):
     pytest.importorskip("cv2")
     setup = atari_ppo.Setup(preset="paper")
@@ -76,7 +89,12 @@ def test_atari_ppo_refuses_what_it_does_not_know(atari_ppo, tmp_path):
     for arm in ("ddo", "compile"):
         with pytest.raises(ValueError, match=f"{arm}@K, as it does not find K by itself, but got '{arm}'"):
             atari_ppo.Args(arms=(arm,))
-    assert atari_ppo.Args(arms=("bc", "ddo@2", "options-exact", "options-exact@8")).arms
+    with pytest.raises(ValueError, match=r"compile without \+imitation.* but got 'compile@8\+imitation'"):
+        atari_ppo.Args(arms=("compile@8+imitation",))
+    for arm in ("none+imitation", "magic+imitation"):
+        with pytest.raises(ValueError, match="arms none, or one of"):
+            atari_ppo.Args(arms=(arm,))
+    assert atari_ppo.Args(arms=("bc", "ddo@2", "options-exact", "options-exact@8", "ddo@2+imitation")).arms
     with pytest.raises(ValueError, match="Chess"):
         atari_ppo.Args(games=("Chess",))
     with pytest.raises(ValueError, match="finished runs in"):

@@ -83,6 +83,17 @@ def test_the_measurements_of_the_baselines(tmp_path):
     assert rows[0]["decoded"].keys() <= rows[0].keys()
 
 
+def test_games_of_skills_alone_and_together(tmp_path):
+    out = tmp_path / "imitation.json"
+    tiny = ("--games", "Freeway", "--arms", "bc", "options-exact@2", "--seeds", "0", "--num-episodes", "6")
+    tiny += ("--epochs", "1", "--num-games", "2", "--max-steps", "100", "--cache", tmp_path)
+    done = run("../benchmarks/imitation.py", *tiny, "--out", out)
+    assert done.returncode == 0, done.stderr
+    clone, options = json.loads(out.read_text())["runs"]
+    assert clone["alone"] == [clone["together"]] and len(options["alone"]) == options["num_options"]
+    assert clone["expert"] >= 1 and "together" in done.stdout  # who crosses the road within 400 frames
+
+
 def test_the_breakout_benchmark_counts_what_was_seen_in_training(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from breakout import overlap
