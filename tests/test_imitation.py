@@ -171,6 +171,27 @@ def test_the_wrapper_imitates_with_what_was_seen_and_done_since_the_start():
     assert len(set(durations)) > 1  # it stops where options do
 
 
+class Reach(Cards):
+    """The same with continuous actions."""
+
+    action_space = gym.spaces.Box(-1, 1, (A,), np.float32)
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.taken.append(0)
+        return self._next(), 1.0, False, len(self.taken) == 50, {}
+
+
+def test_the_wrapper_imitates_with_continuous_actions():
+    env = SkillWrapper(Reach(), make_skills(discrete=False), imitate=True, primitives=False, deterministic=False)
+    assert env.action_space == gym.spaces.Discrete(K + 1)
+    env.reset(seed=0)
+    truncated = False
+    while not truncated:
+        *_, truncated, info = env.step(K)
+    assert len(env.unwrapped.taken) == 50 and info["option"] == K
+
+
 def test_what_imitates_stops_as_the_options_do():
     skills = make_skills("linear")
     torch.nn.init.zeros_(skills.termination.heads.weight)

@@ -15,6 +15,7 @@ SCRIPTED = "benchmarks/results/breakout_scripted.json"
 SWITCHES = "examples/results/switches_ppo/results.json"
 ATARI = {game: f"examples/results/atari_ppo/{game}.json" for game in ("Breakout", "Freeway")}
 SKILL_COST = "benchmarks/results/skill_env.json"
+IMITATION = "benchmarks/results/imitation.json"
 LENGTHS = "examples/results/option_length.json"
 MIXTURES = "benchmarks/results/mixtures.json"
 SPEED = ("benchmarks/results/full.json", "benchmarks/results/quick.json")

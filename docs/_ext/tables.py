@@ -114,6 +114,19 @@ def skill_cost() -> str:
     return markdown(header, [row])
 
 
+def imitation() -> str:
+    """How well options play alone and together, without learning."""
+    runs, rows = load(raw.IMITATION)["runs"], []
+    for game, arm in dict.fromkeys((run["game"], run["arm"]) for run in runs):
+        mine = [run for run in runs if (run["game"], run["arm"]) == (game, arm)]
+        scores = [max(run["alone"]) for run in mine], [run["together"] for run in mine], [run["expert"] for run in mine]
+        cells = (f"{mean(values):.1f} ({span(values, '.1f')})" for values in scores)
+        nats = f"{mean(run['log_likelihood'] for run in mine):.3f}"
+        rows.append([game, f"`{arm}`", len(mine), span(run["num_options"] for run in mine), nats, *cells])
+    header = "options", "nats per unseen step", "the best option alone", "all together", "the expert"
+    return markdown(["game", "method", "seeds", *header], rows)
+
+
 def option_length() -> str:
     rows = []
     for run in load(raw.LENGTHS)["runs"]:
@@ -187,6 +200,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "breakout_scripted": lambda: fixed_and_grown(raw.SCRIPTED),
     "switches": switches,
     "skill_cost": skill_cost,
+    "imitation": imitation,
     "option_length": option_length,
     "mixtures": mixtures,
     "speed": speed,

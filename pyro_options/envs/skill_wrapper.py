@@ -70,10 +70,10 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
     :param primitives: whether the agent can also act itself. Without, the action space may be a Box, to whose bounds
         the actions of skills are clipped; with, it must be Discrete (wrap others in an ``ActionWrapper`` that makes
         them so)
-    :param imitate: whether all options together are one more skill, the last; the skills must have ``imitation()``, as
-        :class:`~pyro_options.skills.Skills` do
     :param frame_skip: frames that an action lasts, for counting alone
     :param record_frames: put what ``render()`` gives after each step inside into ``info["frames"]``
+    :param imitate: whether all options together are one more skill, the last; the skills must have ``imitation()``, as
+        :class:`~pyro_options.skills.Skills` do
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         deterministic: bool = True,
         observe: Callable[[gym.Env, Any], np.ndarray] | None = None,
         primitives: bool = True,
-        imitate: bool = False,
         frame_skip: int = 1,
         record_frames: bool = False,
+        imitate: bool = False,
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "env", "__class__")}
         RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **arguments)
@@ -104,9 +104,8 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         self.num_primitives = self._count_primitives(env.action_space) if primitives else 0
         self._check_skills(env.action_space)
         self.max_duration = skills.max_duration if max_duration is None and skills is not None else max_duration
-        self.num_options = 0 if skills is None else skills.num_options
-        self._imitation = self._whole(skills) if imitate else None
-        self.num_options += imitate
+        self._imitation: Any = self._whole(skills) if imitate else None
+        self.num_options = imitate + (0 if skills is None else skills.num_options)
         self._belief: Any = None  # over options, after the last action
         self.action_space = spaces.Discrete(self.num_primitives + self.num_options)
         self._observation: Any = None

@@ -65,8 +65,8 @@ class Imitation:
         """log π_k of an action, ``(..., K)``, up to a constant."""
         outputs, action = self.skills.outputs(observation).astype(np.float64), np.asarray(action)
         if self.skills.discrete:
-            A = self.skills.num_actions
-            expected = f"integers in [0, {A - 1}] as actions, one for each observation"  # type: ignore[operator]
+            A = self.skills.action_dim
+            expected = f"integers in [0, {A - 1}] as actions, one for each observation"
             fits = action.shape == outputs.shape[:-2] and action.dtype.kind in "iu"
             check(fits and bool(((action >= 0) & (action < A)).all()), expected, action)
             return np.take_along_axis(_log_softmax(outputs), action[..., None, None], -1)[..., 0]
@@ -93,7 +93,9 @@ class Imitation:
         self, observation: ArrayLike, state: np.ndarray | None = None, episode_start: ArrayLike | None = None
     ) -> np.ndarray:
         """What comes next, if actions are discrete: ``(num_actions,)``, or ``(n, num_actions)``."""
-        arrived = self.options(observation, state, episode_start)
+        return self._mixed(self.options(observation, state, episode_start), observation)
+
+    def _mixed(self, arrived: np.ndarray, observation: ArrayLike) -> np.ndarray:
         return (arrived[..., None] * self.skills.action_probabilities(observation, None)).sum(-2)
 
     def predict(
@@ -113,9 +115,9 @@ class Imitation:
         :param rng: draws random actions, by default that of the skills
         """
         arrived = self.options(observation, state, episode_start)
+        action: Any
         if self.skills.discrete and deterministic:
-            probabilities = arrived[..., None] * self.skills.action_probabilities(observation, None)
-            action: Any = probabilities.sum(-2).argmax(-1)
+            action = self._mixed(arrived, observation).argmax(-1)
             action = int(action) if arrived.ndim == 1 else action
         else:
             rng = self.skills.rng if rng is None else rng
