@@ -111,6 +111,16 @@ def test_actions_that_nobody_takes_leave_a_belief():
     assert np.isfinite(belief).all() and belief.sum() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("discrete", [True, False])
+def test_an_option_that_is_all_but_impossible_does_no_harm(discrete):
+    skills = make_skills(discrete=discrete)
+    skills.log_weights[0] = -900.0
+    imitation, belief = skills.imitation(), None
+    for one in states(5).numpy():
+        _, belief = imitation.predict(one, belief, deterministic=False)
+        assert belief[0] == 0 and belief.sum() == pytest.approx(1)
+
+
 def test_bad_input():
     skills, one = make_skills(), states(1)[0].numpy()
     imitation = skills.imitation()

@@ -16,6 +16,12 @@ def _log_softmax(logits: np.ndarray) -> np.ndarray:
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
+def _log(probabilities: np.ndarray) -> np.ndarray:
+    """Minus infinity, in silence, for what is too improbable for a number."""
+    with np.errstate(divide="ignore"):
+        return np.log(probabilities)
+
+
 class Imitation:
     r"""What the demonstrator would do next, with the option that it is in summed out.
 
@@ -76,7 +82,7 @@ class Imitation:
         return (-0.5 * ((action[..., None, :] - outputs) / scale) ** 2 - np.log(scale)).sum(-1)
 
     def _condition(self, arrived: np.ndarray, observation: ArrayLike, action: Any) -> np.ndarray:
-        scores = np.log(arrived) + self._scores(observation, action)
+        scores = _log(arrived) + self._scores(observation, action)
         return np.exp(_log_softmax(scores))
 
     def update(
@@ -122,7 +128,7 @@ class Imitation:
         else:
             rng = self.skills.rng if rng is None else rng
             noise = 0.0 if deterministic else rng.gumbel(size=arrived.shape)
-            option = (np.log(arrived) + noise).argmax(-1)
+            option = (_log(arrived) + noise).argmax(-1)
             option = int(option) if arrived.ndim == 1 else option
             action = self.skills.predict(observation, option, deterministic, rng)
         return action, self._condition(arrived, observation, action)
