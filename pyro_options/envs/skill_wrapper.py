@@ -170,8 +170,8 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         rng = self.env.unwrapped.np_random
         total, discount, duration, state = 0.0, 1.0, 0, self._seen()
         while True:
-            choice = self._choice(state, option, rng)
-            reward, terminated, truncated, info = self._act(choice, frames)
+            choice, belief = self._choice(state, option, rng)
+            reward, terminated, truncated, info = self._act(choice, frames, belief)
             total += discount * float(reward)
             discount *= self.gamma
             duration += 1
@@ -182,12 +182,12 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
                 break
         return self._result(total, terminated, truncated, info, option, duration, frames)
 
-    def _choice(self, state: np.ndarray, option: int, rng: np.random.Generator) -> Any:
-        """What a skill does here; the one behind those of the skills is to imitate."""
+    def _choice(self, state: np.ndarray, option: int, rng: np.random.Generator) -> tuple[Any, Any]:
+        """What a skill does here, and the belief after it if that is known; the last skill may be to imitate."""
         assert self.skills is not None
         if option == self.skills.num_options:
-            return self._imitation.predict(state, self._belief, deterministic=self.deterministic, rng=rng)[0]
-        return self.skills.predict(state, option, deterministic=self.deterministic, rng=rng)
+            return self._imitation.predict(state, self._belief, deterministic=self.deterministic, rng=rng)
+        return self.skills.predict(state, option, deterministic=self.deterministic, rng=rng), None
 
     def _ends(self, state: np.ndarray, option: int, rng: np.random.Generator) -> bool:
         """Whether a skill stops on arriving here, drawn from its termination probability."""
@@ -207,10 +207,10 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         # A Gaussian policy knows no bounds; learners of Stable-Baselines3 clip theirs too.
         return np.clip(action, space.low, space.high).astype(space.dtype)
 
-    def _act(self, action: Any, frames: list[Any]):
-        """One step inside."""
+    def _act(self, action: Any, frames: list[Any], belief: Any = None):
+        """One step inside, which also changes the belief about the option that is on, if there is one to imitate."""
         if self._imitation is not None:
-            self._belief = self._imitation.update(self._seen(), action, self._belief)
+            self._belief = self._imitation.update(self._seen(), action, self._belief) if belief is None else belief
         self._observation, reward, terminated, truncated, info = self.env.step(self._primitive(action))
         if self.record_frames:
             frames.append(self.env.render())

@@ -7,6 +7,8 @@ from numpy.typing import ArrayLike
 
 from pyro_options.errors import check
 
+from .reflex import softmax
+
 if TYPE_CHECKING:
     from .skills import Skills
 
@@ -48,15 +50,11 @@ class Imitation:
         self.skills = skills
         self._weights = np.exp(_log_softmax(skills.log_weights.cpu().double().numpy()))
 
-    def options(
-        self, observation: ArrayLike, state: np.ndarray | None = None, episode_start: ArrayLike | None = None
-    ) -> np.ndarray:
-        """Which option is on, on arriving here and before acting: ``(K,)``, or ``(n, K)`` for n observations.
+    def _stops(self, observation: ArrayLike) -> np.ndarray:
+        """ψ of all options, ``(..., K)``."""
+        return self.skills.termination_probability(observation, None).astype(np.float64)
 
-        :param state: the belief after the last action, ``None`` if there was none
-        :param episode_start: for each observation, whether it is the first of its episode
-        """
-        stop = self.skills.termination_probability(observation, None).astype(np.float64)  # (..., K)
+    def _arrived(self, stop: np.ndarray, state: np.ndarray | None, episode_start: ArrayLike | None) -> np.ndarray:
         if state is None:
             return np.broadcast_to(self._weights, stop.shape).copy()
         check(np.shape(state) == stop.shape, f"a belief of shape {stop.shape}", np.shape(state))
@@ -67,23 +65,37 @@ class Imitation:
         check(starts.size == stop[..., 0].size, f"episode_start of {stop[..., 0].size} observations", starts.shape)
         return np.where(starts.reshape(stop.shape[:-1] + (1,)), self._weights, arrived)
 
-    def _scores(self, observation: ArrayLike, action: Any) -> np.ndarray:
+    @staticmethod
+    def _mixed(arrived: np.ndarray, logits: np.ndarray) -> np.ndarray:
+        """Probabilities of discrete actions, ``(..., A)``."""
+        return (arrived[..., None] * softmax(logits)).sum(-2)
+
+    def _scores(self, outputs: np.ndarray, action: Any) -> np.ndarray:
         """log π_k of an action, ``(..., K)``, up to a constant."""
-        outputs, action = self.skills.outputs(observation).astype(np.float64), np.asarray(action)
+        outputs, action = outputs.astype(np.float64), np.asarray(action)
         if self.skills.discrete:
-            A = self.skills.action_dim
-            expected = f"integers in [0, {A - 1}] as actions, one for each observation"
+            A = outputs.shape[-1]
             fits = action.shape == outputs.shape[:-2] and action.dtype.kind in "iu"
-            check(fits and bool(((action >= 0) & (action < A)).all()), expected, action)
+            inside = fits and bool(((action >= 0) & (action < A)).all())
+            check(inside, f"integers in [0, {A - 1}] as actions, one for each observation", action)
             return np.take_along_axis(_log_softmax(outputs), action[..., None, None], -1)[..., 0]
         shape = outputs.shape[:-2] + outputs.shape[-1:]
         check(action.shape == shape, f"actions of shape {shape}", action.shape)
         scale = self.skills.action_scale.astype(np.float64)  # (K, A)
         return (-0.5 * ((action[..., None, :] - outputs) / scale) ** 2 - np.log(scale)).sum(-1)
 
-    def _condition(self, arrived: np.ndarray, observation: ArrayLike, action: Any) -> np.ndarray:
-        scores = _log(arrived) + self._scores(observation, action)
-        return np.exp(_log_softmax(scores))
+    def _condition(self, arrived: np.ndarray, outputs: np.ndarray, action: Any) -> np.ndarray:
+        return np.exp(_log_softmax(_log(arrived) + self._scores(outputs, action)))
+
+    def options(
+        self, observation: ArrayLike, state: np.ndarray | None = None, episode_start: ArrayLike | None = None
+    ) -> np.ndarray:
+        """Which option is on, on arriving here and before acting: ``(K,)``, or ``(n, K)`` for n observations.
+
+        :param state: the belief after the last action, ``None`` if there was none
+        :param episode_start: for each observation, whether it is the first of its episode
+        """
+        return self._arrived(self._stops(observation), state, episode_start)
 
     def update(
         self,
@@ -93,16 +105,15 @@ class Imitation:
         episode_start: ArrayLike | None = None,
     ) -> np.ndarray:
         """The belief after an action that somebody took here: ``(K,)``, or ``(n, K)``."""
-        return self._condition(self.options(observation, state, episode_start), observation, action)
+        arrived = self.options(observation, state, episode_start)
+        return self._condition(arrived, self.skills.outputs(observation), action)
 
     def action_probabilities(
         self, observation: ArrayLike, state: np.ndarray | None = None, episode_start: ArrayLike | None = None
     ) -> np.ndarray:
         """What comes next, if actions are discrete: ``(num_actions,)``, or ``(n, num_actions)``."""
-        return self._mixed(self.options(observation, state, episode_start), observation)
-
-    def _mixed(self, arrived: np.ndarray, observation: ArrayLike) -> np.ndarray:
-        return (arrived[..., None] * self.skills.action_probabilities(observation, None)).sum(-2)
+        check(self.skills.discrete, "discrete actions", f"{self.skills.action_dim} continuous dimensions")
+        return self._mixed(self.options(observation, state, episode_start), self.skills.outputs(observation))
 
     def predict(
         self,
@@ -120,10 +131,10 @@ class Imitation:
         :param deterministic: the most probable action; if continuous, the mean of the most probable option
         :param rng: draws random actions, by default that of the skills
         """
-        arrived = self.options(observation, state, episode_start)
+        arrived, outputs = self.options(observation, state, episode_start), self.skills.outputs(observation)
         action: Any
         if self.skills.discrete and deterministic:
-            action = self._mixed(arrived, observation).argmax(-1)
+            action = self._mixed(arrived, outputs).argmax(-1)
             action = int(action) if arrived.ndim == 1 else action
         else:
             rng = self.skills.rng if rng is None else rng
@@ -131,7 +142,7 @@ class Imitation:
             option = (_log(arrived) + noise).argmax(-1)
             option = int(option) if arrived.ndim == 1 else option
             action = self.skills.predict(observation, option, deterministic, rng)
-        return action, self._condition(arrived, observation, action)
+        return action, self._condition(arrived, outputs, action)
 
     def switch_probability(self, observation: ArrayLike, state: np.ndarray) -> Any:
         """The chance that the option which is on stops on arriving here: a float, or ``(n,)``."""

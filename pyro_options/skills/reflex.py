@@ -41,6 +41,12 @@ def _through_torch(network: nn.Module, like: torch.Tensor) -> Step:
     return run
 
 
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities, along the last dimension."""
+    odds = np.exp(logits - logits.max(-1, keepdims=True))
+    return odds / odds.sum(-1, keepdims=True)
+
+
 class Reflex:
     """``(state_dim,)`` or ``(n, state_dim)`` to what the head of an option says, ``(out,)`` or ``(n, out)``.
 

@@ -22,7 +22,7 @@ from .episodes import batches, check_scores
 from .imitation import Imitation
 from .poisson_segments import PoissonSegments
 from .questions import checked_option, checked_states
-from .reflex import Reflex
+from .reflex import Reflex, softmax
 from .segments import Segmentation
 from .summary import Summary, option_names, summarize, table
 
@@ -149,9 +149,7 @@ class Skills:
             dimension
         """
         check(self.discrete, "discrete actions", f"{self.action_dim} continuous dimensions")
-        logits = self._ask(self._act, observation, option)
-        odds = np.exp(logits - logits.max(-1, keepdims=True))
-        return odds / odds.sum(-1, keepdims=True)
+        return softmax(self._ask(self._act, observation, option))
 
     def termination_probability(self, observation: ArrayLike, option: int | ArrayLike | None) -> Any:
         """ψ_k(s): the chance that ``option`` stops on arriving here; a float, or ``(n,)``; ``(…, K)`` without one."""
