@@ -3,7 +3,7 @@
 Each run plays the expert, discovers options in its RAM with a named method, adds them to the game's actions and trains
 PPO. Run it with::
 
-    python examples/atari_ppo.py                                     # RAM, MlpPolicy: two games, six arms, five seeds
+    python examples/atari_ppo.py                                     # RAM, MlpPolicy: two games, seven arms, five seeds
     python examples/atari_ppo.py --games Freeway --arms none options-exact ddo@8 --seeds 0 --total-steps 50000
     python examples/atari_ppo.py --preset paper --device cuda        # pixels, CnnPolicy, 3 million decisions
     python examples/atari_ppo.py --no-run                            # only draw what is there
@@ -135,7 +135,10 @@ class Args(Setup):
 
     games: tuple[str, ...] = ("Freeway", "Breakout")
     """Breakout, Freeway or Pong"""
-    arms: tuple[str, ...] = ("none", "options-exact", "options-exact@8", "ddo@8", "compile@8", "compile-np")
+    arms: tuple[str, ...] = (
+        *("none", "options-exact", "options-exact@8", "options-exact@8+imitation"),
+        *("ddo@8", "compile@8", "compile-np"),
+    )
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     """of demonstrations, discovery and learning"""
     processes: int = 1

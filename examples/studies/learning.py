@@ -82,8 +82,8 @@ def page(rows: list[dict], figure_name: str) -> str:
         "Returns of whole games, unclipped: the mean over the last sixth of the decisions as in the paper, over all of"
         " them, and over the last games when so many frames had been seen. Interquartile means over seeds, with 95 %"
         " bootstrap intervals. A decision is an action or a whole skill. An arm without @K found its number of options"
-        " by itself, but for bc, which has one. Every run, with the command that made it, is in the JSON file of its"
-        " game.\n",
+        " by itself, but for bc, which has one; with +imitation all of them together are one more skill. Every run,"
+        " with the command that made it, is in the JSON file of its game.\n",
     ]
     for game, mine in groups(rows, lambda row: row["game"]).items():
         parts += [f"## {game}\n", table(mine)]
