@@ -33,7 +33,7 @@ class Imitation:
     :math:`\beta_{t,k} = p(h_t=k\mid s_{0:t}, a_{0:t})`, by the recursion that also gives the likelihood,
 
     .. math:: \beta_{t,k} \propto \pi_k(a_t\mid s_t)\,
-        [(1-\psi_k(s_t))\,\beta_{t-1,k} + \eta_k\textstyle\sum_l\psi_l(s_t)\,\beta_{t-1,l}].
+        [(1-\psi_k(s_t))\,\beta_{t-1,k} + \eta_k\sum_l\psi_l(s_t)\,\beta_{t-1,l}].
 
     Its :meth:`predict` is that of a recurrent policy of Stable-Baselines3, so ``evaluate_policy`` and
     :func:`~pyro_options.data.collect` take it; ``state`` is the belief, ``None`` at the start of an episode::
