@@ -43,6 +43,7 @@ from pyro_options.methods import METHODS, SEGMENT_PRESETS
 from pyro_options.rl import SMDPPPO, PartwiseLearning
 
 FRAME_SKIP = 4
+IMITATION = "+imitation"  # at the end of an arm
 DISCOVERY = ("num_episodes", "episode_steps", "epsilon", "termination_cost", "epochs")
 
 
@@ -107,9 +108,6 @@ class Setup:
         return PRESETS[self.preset].total_steps if self.total_steps is None else self.total_steps
 
 
-IMITATION = "+imitation"
-
-
 def parts(arm: str) -> tuple[str, str, str]:
     """The method of an arm, ``@`` if its number of options is given, and that number."""
     return arm.removesuffix(IMITATION).partition("@")
@@ -120,9 +118,9 @@ def _check_arm(arm: str) -> None:
     name, at, count = parts(arm)
     known = arm == "none" or (name in METHODS and (not at or (count.isdecimal() and int(count) >= 1)))
     check(known, f"arms none, or one of {', '.join(METHODS)}, with @K and {IMITATION} or without", repr(arm))
-    whole = METHODS.get(name, {}).get("guide") != "segments" or not arm.endswith(IMITATION)
-    check(whole, f"{name} without {IMITATION}, as its skills have no terminations,", repr(arm))
     method = METHODS.get(name, {})
+    whole = method.get("guide") != "segments" or not arm.endswith(IMITATION)
+    check(whole, f"{name} without {IMITATION}, as its skills have no terminations,", repr(arm))
     fixed = method.get("num_options")
     check(not (at and fixed), f"{name} without @K, which has {fixed} option,", repr(arm))
     needs = method.get("uniform", False) and not fixed
