@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 import tyro
 
-from pyro_options import discover
 from pyro_options.data import synthetic_options
+from pyro_options.discovery import discover
 from pyro_options.experiments import run_grid
-from pyro_options.segmentation import found_options, label_scores
+from pyro_options.skills import found_options, label_scores
 
 NUM_OPTIONS = 5
 

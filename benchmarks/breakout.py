@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 import tyro
 
-from pyro_options import discover
 from pyro_options.data import Trajectories
+from pyro_options.discovery import discover
 from pyro_options.envs import atari_demonstrations, load_atari
 from pyro_options.errors import choice
 from pyro_options.experiments import run_grid

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import tyro
 
-from pyro_options import discover
 from pyro_options.data import rollout
+from pyro_options.discovery import discover
 from pyro_options.envs import EXPERTS, atari_demonstrations, make_atari
 from pyro_options.experiments import run_grid
 

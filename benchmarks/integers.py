@@ -19,13 +19,11 @@ from typing import Literal
 import tyro
 from torch import Tensor
 
-from pyro_options import Skills, discover
-from pyro_options.data import Trajectories, integer_sequences
-from pyro_options.data.integers import Integers
+from pyro_options.data import Integers, Trajectories, integer_sequences
+from pyro_options.discovery import SEGMENT_PRESETS, Method, build, discover
 from pyro_options.experiments import run_grid
 from pyro_options.infer import Constant, TrainConfig, Trainer, best_start, restart_seed, set_seed
-from pyro_options.methods import SEGMENT_PRESETS, Method, build
-from pyro_options.segmentation import boundaries, boundary_scores
+from pyro_options.skills import Skills, boundaries, boundary_scores
 
 NUM_SYMBOLS = 5
 

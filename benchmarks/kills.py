@@ -28,11 +28,12 @@ from pathlib import Path
 import torch
 import tyro
 
+from pyro_options.discovery import build
 from pyro_options.envs import message_demonstrations
-from pyro_options.infer import Checkpoint, TrainConfig, Trainer, set_seed
-from pyro_options.infer.checkpoint import FORMAT
-from pyro_options.methods import build
-from pyro_options.storage import checksum
+from pyro_options.infer import TrainConfig, Trainer, set_seed
+from pyro_options.persistence import Checkpoint
+from pyro_options.persistence.checkpoint import FORMAT
+from pyro_options.persistence.storage import checksum
 
 EVERY = 3  # steps between checkpoints
 GUIDES = ("options-exact", "options", "options-score-function", "options-straight-through", "options-point")

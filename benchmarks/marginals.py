@@ -7,8 +7,8 @@ from pyro.distributions import Categorical, DiscreteHMM
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from pyro_options.distributions import CategoricalActions, OptionPath
-from pyro_options.distributions.messages import forward_messages
+from pyro_options.options import CategoricalActions, OptionPath
+from pyro_options.options.recursion import forward_messages
 
 MISSING = 'not installed, skipped: pip install "pyro-options[bench]"'
 

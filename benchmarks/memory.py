@@ -49,8 +49,8 @@ def _discovery() -> None:
     import numpy as np
     import torch
 
-    from pyro_options import discover
     from pyro_options.data import Trajectories
+    from pyro_options.discovery import discover
 
     packed = np.random.default_rng(0).integers(256, size=(1000, 1000, 128), dtype=np.uint8)
     data = Trajectories(torch.from_numpy(packed), torch.randint(4, (1000, 1000)), num_actions=4, packed=True)
@@ -58,7 +58,7 @@ def _discovery() -> None:
 
 
 JOBS = {
-    "import": lambda: __import__("pyro_options.methods"),
+    "import": lambda: __import__("pyro_options.discovery"),
     "exact/T1000": lambda: _marginal("exact", 1000),
     "discretehmm/T1000": lambda: _marginal("discretehmm", 1000),
     "training/exact": lambda: _training("exact"),

@@ -26,11 +26,10 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import BayesianGaussianMixture
 from sklearn.model_selection import train_test_split
 
-from pyro_options.component_counts import component_counts
 from pyro_options.guides import GrowableGEM, MixtureWeights
-from pyro_options.infer.mixtures import MixtureConfig, MixtureTrainer
+from pyro_options.infer import MixtureConfig, MixtureTrainer, component_counts
+from pyro_options.mixtures import GaussianComponents
 from pyro_options.models import DPMixture
-from pyro_options.nn import GaussianComponents
 
 REAL = {"iris": datasets.load_iris, "wine": datasets.load_wine, "digits-pca": datasets.load_digits}
 

@@ -16,10 +16,10 @@ from typing import Literal
 
 import tyro
 
-from pyro_options import discover
 from pyro_options.data import synthetic_options
+from pyro_options.discovery import discover
 from pyro_options.experiments import run_grid
-from pyro_options.segmentation import boundaries, boundary_scores, label_scores
+from pyro_options.skills import boundaries, boundary_scores, label_scores
 
 
 @dataclass(frozen=True)

@@ -189,11 +189,11 @@ def profile(shape: Shape) -> None:
 
 def plot(report: Report, path: Path) -> None:
     """Time of a step along T, K and batch size, on logarithmic axes with a line of slope one."""
-    from pyro_options import plotting
+    from pyro_options import viz
 
     titles = {"T": "steps in an episode", "K": "options", "N": "episodes in a batch"}
-    with plotting.style():
-        figure, panels = plotting.plt.subplots(1, 3, figsize=(plotting.PAGE, 2.6), layout="constrained")
+    with viz.style():
+        figure, panels = viz.plt.subplots(1, 3, figsize=(viz.PAGE, 2.6), layout="constrained")
         for axis, panel in zip(titles, panels):
             for guide in GUIDES:
                 prefix = f"seconds/{guide}/{axis}"
@@ -201,14 +201,14 @@ def plot(report: Report, path: Path) -> None:
                 sizes, seconds = zip(*sorted(found.items()))
                 panel.loglog(sizes, seconds, "o-", label=guide)
             linear = [seconds[-1] * size / sizes[-1] for size in sizes]
-            panel.loglog(sizes, linear, ":", color=plotting.NEUTRAL, label="linear")
+            panel.loglog(sizes, linear, ":", color=viz.NEUTRAL, label="linear")
             panel.set(xlabel=titles[axis], xticks=sizes, xticklabels=sizes)
             panel.minorticks_off()
         panels[0].set_ylabel("seconds per SVI step")
         panels[0].legend()
         path.parent.mkdir(exist_ok=True)
         figure.savefig(path)
-        plotting.plt.close(figure)
+        viz.plt.close(figure)
     print(f"saved {path}")
 
 

@@ -21,8 +21,8 @@ import tyro
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from pyro_options.discovery import build
 from pyro_options.envs import SkillWrapper, atari_demonstrations, make_atari, ram
-from pyro_options.methods import build
 from pyro_options.rl import SMDPPPO
 from pyro_options.skills import Skills
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 import tyro
 
+from pyro_options.discovery import build
 from pyro_options.envs import message_demonstrations
 from pyro_options.growth import grow, num_components, prune
 from pyro_options.infer import TrainConfig, Trainer, set_seed
-from pyro_options.methods import build
 
 
 @dataclass(frozen=True)

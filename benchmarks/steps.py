@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from pyro_options.data import Trajectories
+from pyro_options.discovery import MethodConfig, assemble
 from pyro_options.infer import TrainConfig, Trainer
-from pyro_options.methods import MethodConfig, assemble
 
 BITS = 1024
 

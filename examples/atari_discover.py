@@ -21,15 +21,15 @@ from typing import Literal
 
 import tyro
 
-from pyro_options import Skills, discover, plotting
-from pyro_options.animation import save_gif
+from pyro_options import viz
 from pyro_options.data import Trajectories, from_minari, rollout
-from pyro_options.discovery import Budget
+from pyro_options.discovery import Budget, discover
 from pyro_options.envs import EXPERTS, atari_demonstrations, load_atari, make_atari, replay_frames
 from pyro_options.errors import check
 from pyro_options.growth import GrowthEvent
-from pyro_options.infer import explained_interrupts
-from pyro_options.skills import Segmentation, make_cards
+from pyro_options.persistence import explained_interrupts
+from pyro_options.skills import Segmentation, Skills, make_cards
+from pyro_options.viz import save_gif
 
 METHODS = {
     "exact": "options-exact",
@@ -173,26 +173,26 @@ def figure(skills: Skills, segmentation: Segmentation, held: Trajectories, title
     shown, summary = min(len(held), 10), skills.summarize(held, segmentation)
     history = skills.metadata["history"]
     used = max(1, int((summary.usage >= 0.001).sum()))
-    with plotting.style():
-        fig = plotting.plt.figure(figsize=(plotting.PAGE, 5.8), layout="constrained")
+    with viz.style():
+        fig = viz.plt.figure(figsize=(viz.PAGE, 5.8), layout="constrained")
         axes = fig.subplot_mosaic([["growth", "usage", "lengths"], ["actions", "strip", "strip"]], height_ratios=[2, 3])
-        plotting.growth_timeline(
+        viz.growth_timeline(
             axes["growth"],
             history["num_options"] or [1],
             events=[GrowthEvent.from_dict(event) for event in skills.metadata["growth"]],
             updates_per_epoch=skills.metadata["updates"] / max(1, len(history["num_options"])),
         )
-        plotting.usage_bars(axes["usage"], summary.usage)
-        plotting.segment_lengths(axes["lengths"], *segmentation.segment_lengths())
+        viz.usage_bars(axes["usage"], summary.usage)
+        viz.segment_lengths(axes["lengths"], *segmentation.segment_lengths())
         order = summary.usage.argsort(descending=True)[:used]
         actions = summary.actions[order]
-        plotting.action_heatmap(axes["actions"], actions, "What each option does", options=order.tolist())
+        viz.action_heatmap(axes["actions"], actions, "What each option does", options=order.tolist())
         if skills.action_names:
             axes["actions"].set_xticklabels(skills.action_names, rotation=40, ha="right", rotation_mode="anchor")
-        plotting.segmentation_strip(axes["strip"], segmentation.options[:shown], segmentation.lengths[:shown])
+        viz.segmentation_strip(axes["strip"], segmentation.options[:shown], segmentation.lengths[:shown])
         fig.suptitle(title)
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def replayed(args: Args, held: Trajectories) -> list[list | None]:
@@ -210,10 +210,10 @@ def cards(skills: Skills, segmentation: Segmentation, held: Trajectories, frames
     """What each option in use is like."""
     made = make_cards(segmentation, skills.summarize(held, segmentation).actions)
     seen = {i: screens for i, screens in enumerate(frames) if screens is not None}
-    with plotting.style():
-        fig = plotting.option_cards(made[:9], skills.names, skills.action_names, frames=seen)
+    with viz.style():
+        fig = viz.option_cards(made[:9], skills.names, skills.action_names, frames=seen)
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def gifs(args: Args, skills: Skills, held: Trajectories, segmentation: Segmentation, replays: list) -> list[Path]:

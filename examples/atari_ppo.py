@@ -8,7 +8,7 @@ PPO. Run it with::
     python examples/atari_ppo.py --preset paper --device cuda        # pixels, CnnPolicy, 3 million decisions
     python examples/atari_ppo.py --no-run                            # only draw what is there
 
-An arm is ``none`` or a method of ``pyro_options.methods``, with ``@K`` to fix the number of options (ddo and compile
+An arm is ``none`` or a method of ``pyro_options.discovery``, with ``@K`` to fix the number of options (ddo and compile
 need it, bc has one) and with ``+imitation`` to have all options together as one more skill. Runs are kept in
 ``--out``: stop it whenever you like, and the same command goes on from the last checkpoints to the same numbers. It
 writes a JSON file for each game (every run, with commands and versions), ``atari_ppo.md`` and ``atari_ppo.png``:
@@ -34,13 +34,13 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 from studies.learning import figure, final_return, page, thinned, whole_rounds
 
-from pyro_options import Skills, discover
+from pyro_options.discovery import METHODS, SEGMENT_PRESETS, discover
 from pyro_options.envs import EXPERTS, SkillWrapper, atari_demonstrations, make_atari, ram
 from pyro_options.errors import check, choice
 from pyro_options.experiments import read_runs, run_grid
-from pyro_options.infer import explained_interrupts
-from pyro_options.methods import METHODS, SEGMENT_PRESETS
+from pyro_options.persistence import explained_interrupts
 from pyro_options.rl import SMDPPPO, PartwiseLearning
+from pyro_options.skills import Skills
 
 FRAME_SKIP = 4
 IMITATION = "+imitation"  # at the end of an arm

@@ -28,13 +28,12 @@ import tyro
 from studies.summary import cell, groups, markdown, point_ranges, span
 from studies.tasks import TASKS, Demonstrations
 
-from pyro_options import Skills, discover, plotting
-from pyro_options.discovery import Budget
+from pyro_options import viz
+from pyro_options.discovery import METHODS, Budget, discover
 from pyro_options.errors import check, choice
 from pyro_options.experiments import read_runs, run_grid
 from pyro_options.infer import Exponential
-from pyro_options.methods import METHODS
-from pyro_options.segmentation import boundaries, boundary_scores, label_scores
+from pyro_options.skills import Skills, boundaries, boundary_scores, label_scores
 
 
 @dataclass(frozen=True)
@@ -246,10 +245,10 @@ def figure(title: str, rows: list[dict], path: Path, name: Callable[[dict], str]
     shown |= {"used_options": "options in use"}
     arms_ = groups(rows, name)
     families = list(groups(rows, lambda row: row["method"]))
-    colors = [plotting.option_color(families.index(mine[0]["method"])) for mine in arms_.values()]
-    with plotting.style():
+    colors = [viz.option_color(families.index(mine[0]["method"])) for mine in arms_.values()]
+    with viz.style():
         size = (3.0 * len(shown) + 1, 0.32 * len(arms_) + 1.4)
-        fig, axes = plotting.plt.subplots(1, len(shown), figsize=size, layout="constrained")
+        fig, axes = viz.plt.subplots(1, len(shown), figsize=size, layout="constrained")
         for ax, (key, xlabel) in zip(axes, shown.items()):
             values = {arm: [row[key] for row in mine] for arm, mine in arms_.items()}
             point_ranges(ax, values, xlabel, colors, labels=ax is axes[0])
@@ -258,7 +257,7 @@ def figure(title: str, rows: list[dict], path: Path, name: Callable[[dict], str]
         seeds = span([len(mine) for mine in arms_.values()])
         fig.suptitle(f"{title} (seeds: {seeds}, interquartile means with 95 % intervals)")
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def main(args: Args) -> list[dict]:

@@ -17,12 +17,11 @@ from pathlib import Path
 import torch
 import tyro
 
-from pyro_options import plotting
-from pyro_options.component_counts import component_counts
+from pyro_options import viz
 from pyro_options.guides import GrowableGEM, MixtureWeights
-from pyro_options.infer.mixtures import MixtureConfig, MixtureTrainer
+from pyro_options.infer import MixtureConfig, MixtureTrainer, component_counts
+from pyro_options.mixtures import CountComponents
 from pyro_options.models import GEM, DPMixture
-from pyro_options.nn import CountComponents
 
 SIDE = 5
 
@@ -64,8 +63,8 @@ def figure(trainer: MixtureTrainer, shares: torch.Tensor, truth: int, path: Path
     words = (words / words.sum(-1, keepdim=True)).unflatten(-1, (SIDE, SIDE))
     order = shares.argsort(descending=True)
     columns = 5
-    with plotting.style():
-        fig = plotting.plt.figure(figsize=(plotting.PAGE, 2.6), layout="constrained")
+    with viz.style():
+        fig = viz.plt.figure(figsize=(viz.PAGE, 2.6), layout="constrained")
         left, right = fig.subfigures(1, 2)
         panels = left.subplots(-(-len(order) // columns), columns, squeeze=False).flatten()
         for panel in panels:
@@ -76,10 +75,10 @@ def figure(trainer: MixtureTrainer, shares: torch.Tensor, truth: int, path: Path
         left.suptitle("Each kind: words, share")
         axis = right.subplots()
         events = trainer.growth.history
-        plotting.growth_timeline(axis, trainer.history.num_components, target=truth, events=events)
+        viz.growth_timeline(axis, trainer.history.num_components, target=truth, events=events)
         axis.set(xlabel="step of training", ylabel="components K")
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def main(args: Args) -> dict:

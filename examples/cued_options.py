@@ -17,13 +17,13 @@ from pathlib import Path
 import torch
 import tyro
 
-from pyro_options import plotting
+from pyro_options import viz
 from pyro_options.data import Trajectories
 from pyro_options.guides import Exact, GrowableGEM
 from pyro_options.infer import TrainConfig, Trainer
-from pyro_options.metrics import explain
 from pyro_options.models import OptionHMM, StateOptionHMM
-from pyro_options.nn import CategoricalPolicy, Termination
+from pyro_options.options import CategoricalPolicy, Termination
+from pyro_options.skills import explain
 
 
 @dataclass(frozen=True)
@@ -86,21 +86,19 @@ def choices(trainer: Trainer, num_cues: int) -> torch.Tensor:
 
 
 def figure(args: Args, trainers: dict, results: dict, path: Path) -> None:
-    with plotting.style():
-        fig, axes = plotting.plt.subplots(
-            1, 3, figsize=(plotting.PAGE, 2.4), layout="constrained", width_ratios=[1.2, 1.2, 1]
-        )
+    with viz.style():
+        fig, axes = viz.plt.subplots(1, 3, figsize=(viz.PAGE, 2.4), layout="constrained", width_ratios=[1.2, 1.2, 1])
         for ax, (name, trainer) in zip(axes, trainers.items()):
-            plotting.action_heatmap(ax, choices(trainer, args.num_cues), f"Who starts, with {name}", "cue shown")
+            viz.action_heatmap(ax, choices(trainer, args.num_cues), f"Who starts, with {name}", "cue shown")
         values = [results[name]["held_out_nats_per_segment"] for name in trainers]
-        bars = axes[2].bar(list(trainers), values, color=[plotting.NEUTRAL, plotting.PALETTE[0]], width=0.6)
+        bars = axes[2].bar(list(trainers), values, color=[viz.NEUTRAL, viz.PALETTE[0]], width=0.6)
         axes[2].bar_label(bars, fmt="%.2f", padding=2, label_type="center", color="white")
         blind = -math.log(args.num_cues)
         axes[2].axhline(blind, color="0.3", linestyle="--", linewidth=1, label="guessing the option")
         axes[2].legend(loc="upper left", bbox_to_anchor=(-0.1, -0.14))
         axes[2].set(ylabel="held-out nats per segment", title="Likelihood", ylim=(min([*values, blind]) * 1.2, 0.1))
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def main(args: Args) -> dict:

@@ -18,12 +18,11 @@ from typing import Literal
 import torch
 import tyro
 
-from pyro_options import plotting
-from pyro_options.component_counts import component_counts
+from pyro_options import viz
 from pyro_options.guides import GammaConcentration, GrowableGEM, MixtureWeights
-from pyro_options.infer.mixtures import MixtureConfig, MixtureTrainer
+from pyro_options.infer import MixtureConfig, MixtureTrainer, component_counts
+from pyro_options.mixtures import GaussianComponents
 from pyro_options.models import GEM, DPMixture
-from pyro_options.nn import GaussianComponents
 
 
 @dataclass(frozen=True)
@@ -61,18 +60,18 @@ def figure(trainer: MixtureTrainer, counts, truth: int, path: Path) -> None:
     model, log_weights = trainer.model, trainer.guide.weights.mean_log_weights().detach()
     labels = model.labels(trainer.rows, log_weights)
     history = trainer.history
-    with plotting.style():
-        fig = plotting.plt.figure(figsize=(plotting.PAGE, 4.2), layout="constrained")
+    with viz.style():
+        fig = viz.plt.figure(figsize=(viz.PAGE, 4.2), layout="constrained")
         axes = fig.subplot_mosaic([["clusters", "growth"], ["clusters", "counts"]], width_ratios=[1.5, 1])
         components = model.components
-        plotting.clusters(axes["clusters"], trainer.rows, labels, components.means(), components.covariances())
+        viz.clusters(axes["clusters"], trainer.rows, labels, components.means(), components.covariances())
         axes["clusters"].set_title("Clusters found, from one component")
         events = trainer.growth.history
-        plotting.growth_timeline(axes["growth"], history.num_components, target=truth, events=events)
+        viz.growth_timeline(axes["growth"], history.num_components, target=truth, events=events)
         axes["growth"].set(xlabel="step of training", ylabel="components K")
-        plotting.component_counts(axes["counts"], counts.probabilities, truth)
+        viz.component_counts(axes["counts"], counts.probabilities, truth)
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def main(args: Args) -> dict:

@@ -19,7 +19,7 @@ from pathlib import Path
 import toy_message
 import tyro
 
-from pyro_options import plotting
+from pyro_options import viz
 from pyro_options.experiments import run_grid
 
 #: what a variant changes of the defaults of ``toy_message.py``
@@ -111,16 +111,16 @@ def figure(results: list[dict], path: Path, title: Callable[[dict], str] = label
     :param title: of the panel that a run belongs to
     """
     panels = sorted({title(r) for r in results})
-    with plotting.style():
-        fig, axes = plotting.plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.6), layout="constrained")
+    with viz.style():
+        fig, axes = viz.plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.6), layout="constrained")
         for ax, name in zip([axes] if len(panels) == 1 else axes, panels):
             rows = [r for r in results if title(r) == name]
-            plotting.recovered_options(
+            viz.recovered_options(
                 ax, [r["num_messages"] for r in rows], [r["num_options"] for r in rows], [r["success"] for r in rows]
             )
             ax.set_title(f"{name}: {sum(r['success'] for r in rows)} of {len(rows)} succeed")
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def main(args: Args) -> list[dict]:

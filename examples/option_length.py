@@ -17,8 +17,9 @@ import atari_discover
 import tyro
 from matplotlib.ticker import LogLocator, ScalarFormatter
 
-from pyro_options import discover, plotting
+from pyro_options import viz
 from pyro_options.data import Trajectories
+from pyro_options.discovery import discover
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,13 @@ def run(args: Args, data: Trajectories, held: Trajectories, cost: float, seed: i
 def figure(runs: list[dict], path: Path) -> None:
     """Likelihood against two lengths: until another option takes over, and until the option is chosen again."""
     labels = {"mean_segment_length": "steps until another option", "mean_duration": "steps between terminations"}
-    with plotting.style():
-        fig, axes = plotting.plt.subplots(1, 2, figsize=(plotting.PAGE, 3), layout="constrained", sharey=True)
+    with viz.style():
+        fig, axes = viz.plt.subplots(1, 2, figsize=(viz.PAGE, 3), layout="constrained", sharey=True)
         for ax, (key, label) in zip(axes, labels.items()):
             for seed in sorted({r["seed"] for r in runs}):
                 rows = sorted((r for r in runs if r["seed"] == seed), key=lambda r: r["termination_cost"])
                 x, y = [r[key] for r in rows], [r["exact_log_likelihood"] for r in rows]
-                ax.plot(x, y, "o-", color=plotting.option_color(seed), label=f"seed {seed}")
+                ax.plot(x, y, "o-", color=viz.option_color(seed), label=f"seed {seed}")
                 for row, a, b in zip(rows, x, y):
                     ax.annotate(f"{row['termination_cost']:g}", (a, b), (5, 5), textcoords="offset points", fontsize=7)
             ax.set(xlabel=label, xscale="log")
@@ -82,7 +83,7 @@ def figure(runs: list[dict], path: Path) -> None:
         axes[0].set_title("Numbers: nats that a termination costs")
         axes[1].legend()
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def main(args: Args) -> list[dict]:

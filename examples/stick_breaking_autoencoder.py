@@ -23,7 +23,7 @@ from pyro.nn import PyroModule
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from pyro_options import plotting
+from pyro_options import viz
 from pyro_options.distributions import LogitKumaraswamy, gem_sticks, log_stick_breaking
 
 LEVELS = 16
@@ -125,8 +125,8 @@ def figure(decoder, encoder, images: Tensor, results: dict, path: Path) -> None:
     sticks = torch.logit(encoder.sticks(images).mean_stick.clamp(1e-6, 1 - 1e-6))
     rebuilt = torch.sigmoid(decoder.logits(sticks))
     drawn = torch.sigmoid(decoder.logits(gem_sticks(decoder.alpha, decoder.num_components - 1).sample((len(images),))))
-    with plotting.style():
-        fig = plotting.plt.figure(figsize=(plotting.PAGE, 2.5), layout="constrained")
+    with viz.style():
+        fig = viz.plt.figure(figsize=(viz.PAGE, 2.5), layout="constrained")
         left, right = fig.subfigures(1, 2, width_ratios=[1.5, 1])
         axes = left.subplots(3, len(images))
         for row, (name, pictures) in zip(
@@ -140,10 +140,10 @@ def figure(decoder, encoder, images: Tensor, results: dict, path: Path) -> None:
         ax = right.subplots()
         weights = torch.tensor(results["mean_weights"])
         used = weights > 0.01
-        ax.bar(range(len(weights)), weights.numpy(), color=[plotting.PALETTE[0] if u else "0.8" for u in used])
+        ax.bar(range(len(weights)), weights.numpy(), color=[viz.PALETTE[0] if u else "0.8" for u in used])
         ax.set(xlabel="dimension", ylabel="mean weight, held out", title=f"{int(used.sum())} dimensions in use")
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def main(args: Args) -> dict:

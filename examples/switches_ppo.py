@@ -25,10 +25,12 @@ from PIL import Image
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from pyro_options import Skills, discover, plotting
+from pyro_options import viz
+from pyro_options.discovery import discover
 from pyro_options.envs import SkillWrapper, SwitchesEnv, agent_space, switches_demonstrations
-from pyro_options.experiments import run_grid
-from pyro_options.rl import SMDPPPO, CurveCallback, curve_band
+from pyro_options.experiments import curve_band, run_grid
+from pyro_options.rl import SMDPPPO, CurveCallback
+from pyro_options.skills import Skills
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Args(Setup):
     """PPO with and without discovered skills."""
 
     arms: tuple[str, ...] = ("none", "options-exact")
-    """none, or a method of pyro_options.methods"""
+    """none, or a method of pyro_options.discovery"""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     """of demonstrations, discovery and learning"""
     processes: int = 1
@@ -159,7 +161,7 @@ def _sheet(rows: Sequence[Sequence[Sequence[np.ndarray]]], t: int) -> np.ndarray
     """What all clips show at time t; those that are over keep their last picture, without a frame."""
     columns = []
     for k, clips in enumerate(rows):
-        color = [int(plotting.option_color(k)[i : i + 2], 16) for i in (1, 3, 5)]
+        color = [int(viz.option_color(k)[i : i + 2], 16) for i in (1, 3, 5)]
         cells = []
         for clip in clips:
             picture = clip[min(t, len(clip) - 1)]
@@ -173,11 +175,11 @@ def _sheet(rows: Sequence[Sequence[Sequence[np.ndarray]]], t: int) -> np.ndarray
 
 def figure(runs: list[dict], path: Path) -> None:
     """Success against decisions and against frames: every run, and their interquartile mean."""
-    with plotting.style():
-        fig, axes = plotting.plt.subplots(1, 2, figsize=(plotting.PAGE, 3.2), layout="constrained", sharey=True)
+    with viz.style():
+        fig, axes = viz.plt.subplots(1, 2, figsize=(viz.PAGE, 3.2), layout="constrained", sharey=True)
         for ax, axis, label in zip(axes, ("steps", "frames"), ("decisions", "frames of the environment")):
             for number, arm in enumerate(dict.fromkeys(run["arm"] for run in runs)):
-                color = plotting.PALETTE[number]
+                color = viz.PALETTE[number]
                 name = "plain actions" if arm == "none" else f"with skills ({arm})"
                 _draw(ax, [run["curve"] for run in runs if run["arm"] == arm], axis, color, name)
             ax.axhline(0.9, color="0.5", linestyle="--", linewidth=1)
@@ -186,7 +188,7 @@ def figure(runs: list[dict], path: Path) -> None:
         fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
         fig.suptitle("Four switches in an unknown order")
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def _draw(ax, curves: list[list[dict]], axis: str, color: str, name: str) -> None:

@@ -21,12 +21,13 @@ from typing import Literal
 import torch
 import tyro
 
-from pyro_options import plotting
-from pyro_options.discovery import options_in_use, skills_of
+from pyro_options import viz
+from pyro_options.discovery import TRAIN_DEFAULTS, Method, MethodConfig, assemble, options_in_use, skills_of
 from pyro_options.envs import message_demonstrations
-from pyro_options.infer import Checkpoint, Exponential, TrainConfig, Trainer, explained_interrupts, set_seed
-from pyro_options.methods import TRAIN_DEFAULTS, Method, MethodConfig, assemble
-from pyro_options.metrics import explain, final_action_probabilities, message_success
+from pyro_options.infer import Exponential, TrainConfig, Trainer, set_seed
+from pyro_options.persistence import Checkpoint, explained_interrupts
+from pyro_options.skills import explain
+from pyro_options.skills.explanation import final_action_probabilities, message_success
 
 
 @dataclass(frozen=True)
@@ -155,25 +156,25 @@ def figure(args: Args, trainer: Trainer, path: Path) -> None:
     shown = message_demonstrations(args.num_messages, 200, args.seed + 10_000)
     explanation = explain(trainer.model, trainer.guide, shown)
     first = torch.tensor([int((shown.actions[:, 0] == m).nonzero()[0]) for m in shown.actions[:, 0].unique()])[:10]
-    with plotting.style():
-        fig, axes = plotting.plt.subplots(2, 2, figsize=(plotting.PAGE, 5.6), layout="constrained")
+    with viz.style():
+        fig, axes = viz.plt.subplots(2, 2, figsize=(viz.PAGE, 5.6), layout="constrained")
         history = trainer.history
         events = [] if trainer.growth is None else trainer.growth.history
-        plotting.growth_timeline(
+        viz.growth_timeline(
             axes[0, 0],
             history.num_options,
             target=args.num_messages,
             events=events,
             updates_per_epoch=trainer.num_steps / len(history.num_options),
         )
-        plotting.usage_bars(axes[0, 1], explanation.usage)
+        viz.usage_bars(axes[0, 1], explanation.usage)
         probabilities = final_action_probabilities(trainer.model)
-        plotting.action_heatmap(axes[1, 0], probabilities, "What each option says at t = 4", "message")
-        plotting.segmentation_strip(axes[1, 1], explanation.options[first], shown.lengths[first], shown.actions[first])
+        viz.action_heatmap(axes[1, 0], probabilities, "What each option says at t = 4", "message")
+        viz.segmentation_strip(axes[1, 1], explanation.options[first], shown.lengths[first], shown.actions[first])
         axes[1, 1].set_title("Segmentation (number: action)")
         fig.suptitle(f"{args.num_messages} messages, {args.guide} guide, seed {args.seed}")
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def report(args: Args, trainer: Trainer, results: dict, path: Path) -> None:

@@ -1,21 +1,5 @@
 """Variational posteriors: every q."""
 
-from .amortized import Relaxed, ScoreFunction, StraightThrough
-from .compile import RelaxedSegments
-from .exact import Exact
-from .gem import GammaConcentration, GrowableGEM, PointGEM, UniformWeights, weights_guide
-from .mixture import MixtureWeights
+import lazy_loader
 
-__all__ = [
-    "Exact",
-    "GammaConcentration",
-    "GrowableGEM",
-    "MixtureWeights",
-    "PointGEM",
-    "Relaxed",
-    "RelaxedSegments",
-    "ScoreFunction",
-    "StraightThrough",
-    "UniformWeights",
-    "weights_guide",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

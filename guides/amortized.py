@@ -5,16 +5,16 @@ import torch
 from pyro.nn import PyroModule
 from torch import nn
 
-from pyro_options.data import Trajectories
-from pyro_options.distributions import AutoregressivePath, RelaxedAutoregressivePath, StraightThroughPath
-from pyro_options.nn import PathEncoder
+from pyro_options.data.trajectories import Trajectories
+from pyro_options.options.autoregressive_path import AutoregressivePath, RelaxedAutoregressivePath, StraightThroughPath
+from pyro_options.options.encoder import PathEncoder
 
 
 class _Amortized(PyroModule):
     """Posterior over the sticks, and over each path by an encoder that sees its episode and the weights.
 
     :param weights: posterior over the weights, a :class:`GrowableGEM` for instance
-    :param encoder: gives the logits of a path, a :class:`~pyro_options.nn.PathEncoder`
+    :param encoder: gives the logits of a path, a :class:`~pyro_options.options.PathEncoder`
     :param coupled: forbid paths that the model forbids; ``False`` draws h_t independently of b_t as the paper does
     """
 

@@ -2,7 +2,7 @@
 
 from pyro.nn import PyroModule
 
-from pyro_options.data import Trajectories
+from pyro_options.data.trajectories import Trajectories
 
 
 class Exact(PyroModule):

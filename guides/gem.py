@@ -6,9 +6,10 @@ from pyro import distributions as dist
 from pyro.nn import PyroModule
 from torch import Tensor, nn
 
-from pyro_options.distributions import LogitKumaraswamy, bisect, log_stick_breaking
+from pyro_options.distributions.root_finding import bisect
+from pyro_options.distributions.sticks import LogitKumaraswamy, log_stick_breaking
 from pyro_options.errors import check
-from pyro_options.nn import Growable
+from pyro_options.growth.growable import Growable
 
 _LOG_B_RANGE = (-12.0, 80.0)
 

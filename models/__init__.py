@@ -1,9 +1,5 @@
 """Generative models: every p."""
 
-from .compile import CompILE
-from .high_level import GEM, Uniform, high_level_prior
-from .mixture import DPMixture
-from .option_hmm import OptionHMM
-from .state_option_hmm import StateOptionHMM
+import lazy_loader
 
-__all__ = ["GEM", "CompILE", "DPMixture", "OptionHMM", "StateOptionHMM", "Uniform", "high_level_prior"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,10 +5,10 @@ import torch
 from pyro.nn import PyroModule
 from torch import Tensor, nn
 
-from pyro_options.distributions import Mixture
+from pyro_options.distributions.mixture import Mixture
 from pyro_options.errors import check
 
-from .high_level import high_level_prior
+from .gem import high_level_prior
 
 
 class DPMixture(PyroModule):
@@ -22,8 +22,8 @@ class DPMixture(PyroModule):
 
     Sites: ``sticks``, ``components``, and ``rows`` in the plate ``data``.
 
-    :param components: growable, a :class:`~pyro_options.nn.GaussianComponents` or
-        :class:`~pyro_options.nn.CountComponents`
+    :param components: growable, a :class:`~pyro_options.mixtures.GaussianComponents` or
+        :class:`~pyro_options.mixtures.CountComponents`
     :param prior: ``gem`` (nonparametric, K may grow), ``truncated`` (K fixed), or a module such as :class:`GEM`
     :param alpha: initial concentration of the stick-breaking prior
     """

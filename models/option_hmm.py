@@ -5,13 +5,14 @@ import torch
 from pyro.nn import PyroModule
 from torch import nn
 
-from pyro_options.data import Trajectories
-from pyro_options.distributions import OptionPath, TiltedPath
+from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
-from pyro_options.nn import option_heads
-from pyro_options.skills import Skills
+from pyro_options.options.path import OptionPath
+from pyro_options.options.policies import option_heads
+from pyro_options.options.tilted_path import TiltedPath
+from pyro_options.skills.skills import Skills
 
-from .high_level import high_level_prior
+from .gem import high_level_prior
 
 
 class OptionHMM(PyroModule):
@@ -28,7 +29,7 @@ class OptionHMM(PyroModule):
         :class:`GEM` that takes K and returns log η
     :param alpha: initial concentration of the stick-breaking prior
     :param termination_cost: nats that a path pays for each termination, see
-        :class:`~pyro_options.distributions.TiltedPath`; 0 is the paper's model
+        :class:`~pyro_options.options.TiltedPath`; 0 is the paper's model
 
     Reference: Villecroze et al. (2022), equations 11 to 14.
     """

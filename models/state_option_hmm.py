@@ -6,10 +6,11 @@ from pyro import distributions as dist
 from pyro.nn import PyroModule
 from torch import Tensor, nn
 
-from pyro_options.data import Trajectories
-from pyro_options.distributions.state_path import StatePath
+from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
-from pyro_options.nn import GrowableHeads, option_heads
+from pyro_options.growth.growable import GrowableHeads
+from pyro_options.options.policies import option_heads
+from pyro_options.options.state_path import StatePath
 
 from .option_hmm import OptionHMM
 

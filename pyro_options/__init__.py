@@ -1,29 +1,17 @@
 """Discover reusable skills from demonstrations without being told how many there are.
 
 :func:`discover` is the one call: demonstrations in, :class:`Skills` out. ``pyro_options.models`` holds every p,
-``pyro_options.guides`` every q; :func:`pyro_options.methods.build` puts a named pair together for given data, and
-:class:`pyro_options.infer.Trainer` trains it. Nothing heavy is imported until used.
+``pyro_options.guides`` every q; :func:`pyro_options.discovery.build` assembles a named pair for given data, and
+:class:`pyro_options.infer.Trainer` trains it. Nothing heavy is imported until it is used.
 """
 
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .discovery import discover
-    from .skills import Skills
+import lazy_loader
 
-__all__ = ["Skills", "discover"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 try:
     __version__ = version("pyro-options")
 except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0"
-
-_LATER = {"discover": "discovery", "Skills": "skills"}
-
-
-def __getattr__(name: str):
-    if name in _LATER:
-        return getattr(import_module(f".{_LATER[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,8 @@
 """One way to refuse input: say what was expected, what came, and what to do. And one family of exceptions."""
 
+import importlib
 from numbers import Integral
+from types import ModuleType
 from typing import Any
 
 
@@ -50,3 +52,13 @@ def choice(value: str, name: str, allowed) -> str:
     """``value``, if it is one of ``allowed``."""
     check(value in allowed, f"{name} to be one of {', '.join(sorted(allowed))}", repr(value))
     return value
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Imports ``module``, or says which extra of this package brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f'Expected {module} to be installed but got "{error}". Run: pip install "pyro-options[{extra}]"'
+        ) from error

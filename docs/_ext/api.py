@@ -18,7 +18,11 @@ import pyro_options
 #: modules at the top that are not meant to be imported from outside
 INTERNAL = {"compiled", "optional", "palette", "storage", "threads"}
 #: modules inside packages that are public, though their package does not list what is in them
-EXTRA = {"pyro_options.distributions.state_path", "pyro_options.growth.conjugate", "pyro_options.infer.mixtures"}
+EXTRA = {
+    "pyro_options.options.state_path",
+    "pyro_options.mixtures.conjugate_moves",
+    "pyro_options.infer.mixture_trainer",
+}
 #: in the order in which a reader wants them; others follow
 FIRST = ("discovery", "skills", "data", "models", "guides", "methods", "infer", "growth", "handlers", "distributions")
 

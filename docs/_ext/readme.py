@@ -12,7 +12,7 @@ import raw
 from pages import markdown, span
 from raw import breakout_rows, by_seed, compile_np_found, ddo_gaps, load, solved, switches_pairs
 
-from pyro_options.rl import interquartile_mean
+from pyro_options.experiments import interquartile_mean
 
 _MARKS = "<!-- results: python docs/_ext/readme.py -->\n", "<!-- end of results -->\n"
 

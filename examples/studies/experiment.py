@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pyro_options.experiments import Job, read_runs, run_grid
+from pyro_options.experiments import read_runs, run_grid
+from pyro_options.experiments.grid import Job
 
 Preset = Literal["smoke", "quick", "full", "paper"]
 Grid = dict[str, dict]

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.ticker import EngFormatter
 
-from pyro_options import plotting
-from pyro_options.rl import curve_band
+from pyro_options import viz
+from pyro_options.experiments import curve_band
 
 from .summary import cell, groups, markdown, span
 
@@ -94,14 +94,14 @@ def figure(rows: list[dict], path: Path) -> None:
     """Learning curves of all arms on both axes, a line of panels for each game."""
     games = groups(rows, lambda row: row["game"])
     arms = list(groups(rows, lambda row: row["arm"]))
-    with plotting.style():
-        size = (plotting.PAGE, 0.6 + 2.6 * len(games))
+    with viz.style():
+        size = (viz.PAGE, 0.6 + 2.6 * len(games))
         layout = {"layout": "constrained", "sharey": "row", "squeeze": False}
-        fig, axes = plotting.plt.subplots(len(games), 2, figsize=size, **layout)
+        fig, axes = viz.plt.subplots(len(games), 2, figsize=size, **layout)
         for line, (game, mine) in zip(axes, games.items()):
             for ax, axis, label in zip(line, ("steps", "frames"), ("decisions", "frames of the emulator")):
                 for arm, curves in groups(mine, lambda row: row["arm"]).items():
-                    _draw(ax, [row["curve"] for row in curves], axis, arm, plotting.PALETTE[arms.index(arm)])
+                    _draw(ax, [row["curve"] for row in curves], axis, arm, viz.PALETTE[arms.index(arm)])
                 ax.set(xlabel=label)
                 ax.xaxis.set_major_formatter(EngFormatter())
             line[0].set(ylabel=f"{game}: return of a game")
@@ -111,7 +111,7 @@ def figure(rows: list[dict], path: Path) -> None:
         seeds = span([len(one) for one in groups(rows, lambda row: f"{row['game']} {row['arm']}").values()])
         fig.suptitle(f"PPO with skills and without (seeds: {seeds}; 95 % intervals)")
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def _draw(ax, curves: list[dict], axis: str, arm: str, color: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import message_sweep
 
-from pyro_options import plotting
+from pyro_options import viz
 
 from .experiment import Experiment, Grid, Preset
 from .summary import cell, groups, markdown, point_ranges, span
@@ -94,10 +94,10 @@ def ranges(arms: dict[str, list[dict]], path: Path) -> None:
         "probability of the message served worst": lambda row: row["min_message_probability"],
         "nats per step below the best": lambda row: row["best_possible_log_likelihood"] - row["exact_log_likelihood"],
     }
-    colors = [plotting.option_color(place) for place in range(len(arms))]
-    with plotting.style():
+    colors = [viz.option_color(place) for place in range(len(arms))]
+    with viz.style():
         size = (11, 0.42 * len(arms) + 1.4)
-        fig, axes = plotting.plt.subplots(1, len(shown), figsize=size, layout="constrained")
+        fig, axes = viz.plt.subplots(1, len(shown), figsize=size, layout="constrained")
         for ax, (xlabel, value) in zip(axes, shown.items()):
             values = {name: [value(row) for row in rows] for name, rows in arms.items()}
             point_ranges(ax, values, xlabel, colors, labels=ax is axes[0])
@@ -109,7 +109,7 @@ def ranges(arms: dict[str, list[dict]], path: Path) -> None:
         seeds = max(len(rows) for rows in arms.values())
         fig.suptitle(f"{n} messages, seeds: {seeds} (grey lines: $n_V$ and $n_V + 1$ options, success)")
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def proof_of_concept(preset: Preset) -> dict[str, Grid]:

@@ -7,14 +7,14 @@ from pathlib import Path
 import compare
 from matplotlib.ticker import MaxNLocator
 
-from pyro_options import plotting
+from pyro_options import viz
 
 from .experiment import Experiment, Grid, Preset
 from .summary import cell, groups, interval, markdown
 from .tasks import LENGTHS, TASKS
 
 #: fixed K as lines over K and what grows as a level, as the paper's figures 3 and 4 show them
-COLORS = {name: plotting.option_color(i) for i, name in enumerate(("options", "options-exact", "ddo", "compile", "bc"))}
+COLORS = {name: viz.option_color(i) for i, name in enumerate(("options", "options-exact", "ddo", "compile", "bc"))}
 COLORS |= {"compile-np": COLORS["compile"]}
 
 
@@ -110,13 +110,13 @@ def length_table(rows: list[dict]) -> str:
 def length_figure(rows: list[dict], path: Path) -> None:
     """Likelihood and options in use against the length of demonstrations."""
     shown = {"log_likelihood": "held-out nats per step", "used_options": "options in use"}
-    with plotting.style():
-        fig, axes = plotting.plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    with viz.style():
+        fig, axes = viz.plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
         for ax, (key, ylabel) in zip(axes, shown.items()):
             for place, (name, mine) in enumerate(groups(rows, compare.label).items()):
                 lengths = sorted({length(row) for row in mine})
                 values = [interval([row[key] for row in mine if length(row) == n]) for n in lengths]
-                band(ax, lengths, values, plotting.option_color(place), name)
+                band(ax, lengths, values, viz.option_color(place), name)
             ax.set(xlabel="steps of each demonstration", ylabel=ylabel, xscale="log")
             ax.set_xticks(lengths, [str(n) for n in lengths])
             ax.minorticks_off()
@@ -124,7 +124,7 @@ def length_figure(rows: list[dict], path: Path) -> None:
         axes[0].legend(fontsize=8)
         fig.suptitle(f"Breakout, judged on whole episodes of {rows[0]['size']['max_steps']} steps")
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 def band(ax, x, values, color: str, label: str) -> None:
@@ -135,8 +135,8 @@ def band(ax, x, values, color: str, label: str) -> None:
 
 def number_figure(rows: list[dict], path: Path) -> None:
     """Likelihood against K; dashed where nobody said K, with a cross at the K that was found."""
-    with plotting.style():
-        fig, ax = plotting.plt.subplots(figsize=(6.5, 4), layout="constrained")
+    with viz.style():
+        fig, ax = viz.plt.subplots(figsize=(6.5, 4), layout="constrained")
         for method, mine in groups(rows, lambda row: row["method"]).items():
             fixed = groups([row for row in mine if row["fixed_options"]], lambda row: row["fixed_options"])
             if fixed:
@@ -153,7 +153,7 @@ def number_figure(rows: list[dict], path: Path) -> None:
         ax.set_title("Breakout: dashed where K was not given")
         ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
         fig.savefig(path)
-        plotting.plt.close(fig)
+        viz.plt.close(fig)
 
 
 #: λ_ent at the start; it is annealed

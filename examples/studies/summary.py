@@ -6,8 +6,8 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from pyro_options.plotting import PALETTE
-from pyro_options.rl import bootstrap_interval, interquartile_mean
+from pyro_options.experiments import bootstrap_interval, interquartile_mean
+from pyro_options.viz import PALETTE
 
 
 class Interval(NamedTuple):

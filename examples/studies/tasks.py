@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from pyro_options.data import Trajectories, integer_sequences, synthetic_options
+from pyro_options.discovery import SEGMENT_PRESETS
 from pyro_options.envs import atari_demonstrations, load_atari, message_demonstrations
-from pyro_options.methods import SEGMENT_PRESETS
 
 
 @dataclass(frozen=True)

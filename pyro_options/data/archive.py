@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from pyro_options.errors import FileError, check
-from pyro_options.storage import replacing
+from pyro_options.persistence.storage import replacing
 
 _MAX_HEADER = 10_000  # bytes that describe an array; numpy's own limit, which it checks after it has read them
 _BROKEN = (

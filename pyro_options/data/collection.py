@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from pyro_options.errors import InputError, check, check_count
 
-from .policies import Predictor, as_policy
+from .saved_policies import Predictor, as_policy
 from .trajectories import Trajectories
 from .validation import exact_floats
 

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from pyro_options.errors import InputError, check
-from pyro_options.optional import require
+from pyro_options.errors import InputError, check, require
 
 from .trajectories import Trajectories
 from .validation import exact_floats

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyro_options.distributions import OptionPath
 from pyro_options.errors import check, check_count
-from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination
+from pyro_options.options.path import OptionPath
+from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Termination
 
 from .trajectories import Trajectories
 

@@ -1,52 +1,5 @@
-"""Log-space densities: sticks, option paths, and the actions they explain."""
+"""Log-space densities that know nothing of options: sticks, mixtures."""
 
-from .autoregressive_path import AutoregressivePath, RelaxedAutoregressivePath, StraightThroughPath
-from .bisection import bisect
-from .mixture import Mixture
-from .normal_wishart import BeliefGaussian, NormalWishart
-from .option_actions import CategoricalActions, GaussianActions, OptionActions
-from .option_path import MarginalActions, OptionPath, PathPosterior, encode_path
-from .relaxed_segments import RelaxedBoundaries, RelaxedSkills
-from .segment_actions import SegmentedActions, SegmentSkills
-from .segment_boundaries import PoissonBoundaries, segment_masks
-from .segment_path import SegmentPath
-from .sticks import (
-    LogitBeta,
-    LogitKumaraswamy,
-    gem_sticks,
-    kl_kumaraswamy_beta,
-    log_stick_breaking,
-    logit_sticks,
-)
-from .tilted_path import TiltedPath
+import lazy_loader
 
-__all__ = [
-    "AutoregressivePath",
-    "BeliefGaussian",
-    "CategoricalActions",
-    "GaussianActions",
-    "LogitBeta",
-    "LogitKumaraswamy",
-    "MarginalActions",
-    "Mixture",
-    "NormalWishart",
-    "OptionActions",
-    "OptionPath",
-    "PathPosterior",
-    "PoissonBoundaries",
-    "RelaxedAutoregressivePath",
-    "RelaxedBoundaries",
-    "RelaxedSkills",
-    "SegmentPath",
-    "SegmentSkills",
-    "SegmentedActions",
-    "StraightThroughPath",
-    "TiltedPath",
-    "bisect",
-    "encode_path",
-    "gem_sticks",
-    "kl_kumaraswamy_beta",
-    "log_stick_breaking",
-    "logit_sticks",
-    "segment_masks",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -11,7 +11,7 @@ from torch.distributions import constraints, register_kl
 from torch.distributions.utils import broadcast_all, lazy_property
 from torch.nn.functional import logsigmoid
 
-from .logspace import log1mexpexp, log_neg_log1mexpexp, log_softplus
+from .log_space import log1mexpexp, log_neg_log1mexpexp, log_softplus
 
 
 def _log_exponential(like: Tensor, shape: torch.Size) -> Tensor:

@@ -1,33 +1,10 @@
-"""Environments. Importing this module registers ``pyro_options/Message-v0`` and ``Switches-v0`` with gymnasium."""
+"""Environments and experts. Importing this registers ``pyro_options/Message-v0`` and ``pyro_options/Switches-v0``."""
 
 import gymnasium as gym
+import lazy_loader
 
-from .atari import atari_demonstrations, expert_rollouts, load_atari, make_atari, ram
-from .experts import EXPERTS
-from .message import MessageEnv, MessageExpert, message_demonstrations
-from .replay import replay_frames
-from .skill_wrapper import SkillSet, SkillWrapper
-from .switches import SwitchesEnv, SwitchesExpert, agent_space, switches_demonstrations
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-for _name, _class in (("Message", "message:MessageEnv"), ("Switches", "switches:SwitchesEnv")):
+for _name, _class in (("Message", "message_task:MessageEnv"), ("Switches", "switches:SwitchesEnv")):
     if f"pyro_options/{_name}-v0" not in gym.registry:
         gym.register(f"pyro_options/{_name}-v0", entry_point=f"pyro_options.envs.{_class}")
-
-__all__ = [
-    "EXPERTS",
-    "MessageEnv",
-    "MessageExpert",
-    "SkillSet",
-    "SkillWrapper",
-    "SwitchesEnv",
-    "SwitchesExpert",
-    "agent_space",
-    "atari_demonstrations",
-    "expert_rollouts",
-    "load_atari",
-    "make_atari",
-    "message_demonstrations",
-    "ram",
-    "replay_frames",
-    "switches_demonstrations",
-]

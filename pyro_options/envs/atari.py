@@ -7,7 +7,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from pyro_options.data import Rollouts, Trajectories, from_npz, rollout
+from pyro_options.data.collection import Rollouts, rollout
+from pyro_options.data.npz import from_npz
+from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check, choice
 
 from .experts import EXPERTS
@@ -87,7 +89,7 @@ def expert_rollouts(
 ) -> Rollouts:
     """Episodes of the scripted expert of ``game``, with RAM as packed bits.
 
-    :param game: one of :data:`~pyro_options.envs.experts.EXPERTS`
+    :param game: one of :data:`~pyro_options.envs.EXPERTS`
     :param max_steps: actions after which an episode is cut; ``None`` plays to the end
     :param epsilon: chance of a random action at each step
     """

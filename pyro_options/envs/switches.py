@@ -5,7 +5,8 @@ from collections import deque
 import gymnasium as gym
 import numpy as np
 
-from pyro_options.data import Trajectories, collect
+from pyro_options.data.collection import collect
+from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
 
 UP, RIGHT, DOWN, LEFT, PRESS = range(5)

@@ -6,9 +6,9 @@ from typing import Protocol
 import torch
 
 from pyro_options.errors import check
-from pyro_options.nn.growable import growables
 
-from .resize import reweight
+from .growable import growables
+from .resizing import reweight
 from .scene import Newborns
 
 

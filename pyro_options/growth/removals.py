@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from pyro_options.errors import check
-from pyro_options.nn.growable import growables
 
 from .events import Move
-from .resize import prune, reweight
+from .growable import growables
+from .resizing import prune, reweight
 from .scene import ABSENT, Scene
 from .snapshot import Snapshot
 from .verdict import Verdict

@@ -10,9 +10,9 @@ from pyro import poutine
 from torch import Tensor, nn
 
 from pyro_options.errors import check
-from pyro_options.nn.growable import growables
 
-from .resize import num_components
+from .growable import growables
+from .resizing import num_components
 from .usage import Usage
 
 #: log weight of a component that is not there: finite, since kernels divide by what it becomes

@@ -6,9 +6,8 @@ from pyro.optim import PyroOptim
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pyro_options.nn.growable import growables
-
-from .resize import optimizers_of, set_data
+from .growable import growables
+from .resizing import optimizers_of, set_data
 
 
 class Snapshot:

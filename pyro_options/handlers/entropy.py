@@ -6,7 +6,7 @@ import pyro
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
-from pyro_options.distributions.logspace import safe_log
+from pyro_options.distributions.log_space import safe_log
 from pyro_options.errors import check
 
 

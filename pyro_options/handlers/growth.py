@@ -8,21 +8,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from pyro_options.errors import check
-from pyro_options.growth import (
-    Birth,
-    GrowthEvent,
-    Move,
-    Newborns,
-    RandomBirth,
-    Removal,
-    Rule,
-    Scene,
-    Snapshot,
-    UsageRule,
-    grow,
-    num_components,
-    reweight,
-)
+from pyro_options.growth.births import Birth, RandomBirth
+from pyro_options.growth.events import GrowthEvent, Move
+from pyro_options.growth.removals import Removal
+from pyro_options.growth.resizing import grow, num_components, reweight
+from pyro_options.growth.rules import Rule, UsageRule
+from pyro_options.growth.scene import Newborns, Scene
+from pyro_options.growth.snapshot import Snapshot
 
 from .observe import ObserveMessenger
 

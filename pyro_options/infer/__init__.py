@@ -1,23 +1,5 @@
-"""Training: schedules, the loop that uses them, and what keeps it safe."""
+"""Training: the SVI loop, its schedules, its safety net, and posterior component counts."""
 
-from .checkpoint import Checkpoint
-from .interrupt import explained_interrupts, postponing_interrupts
-from .restarts import best_start, restart_seed
-from .schedules import Constant, Exponential, Schedule
-from .train import History, TrainConfig, Trainer, resolve_device, set_seed
+import lazy_loader
 
-__all__ = [
-    "Checkpoint",
-    "Constant",
-    "Exponential",
-    "History",
-    "Schedule",
-    "TrainConfig",
-    "Trainer",
-    "best_start",
-    "explained_interrupts",
-    "postponing_interrupts",
-    "resolve_device",
-    "restart_seed",
-    "set_seed",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

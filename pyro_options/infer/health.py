@@ -11,13 +11,12 @@ import torch
 from pyro import poutine
 from torch import Tensor
 
-from pyro_options.data import Trajectories
+from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import NumericalError
-
-from .checkpoint import capture, restore_parameters
+from pyro_options.persistence.checkpoint import capture, restore_parameters
 
 if TYPE_CHECKING:
-    from .train import Trainer
+    from .trainer import Trainer
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from pyro_options.errors import check_count
 
-from .train import Trainer
+from .trainer import Trainer
 
 logger = logging.getLogger(__name__)
 

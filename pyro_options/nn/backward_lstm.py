@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pyro_options.kernels import Kernels
+from pyro_options.kernels.registry import Kernels
 
 _NARROW = 64  # numbers that cost less to copy than a second product
-KERNELS = Kernels("pyro_options.nn.lstm_kernel", thread_work=1_000)  # steps
+KERNELS = Kernels("pyro_options.kernels.lstm", thread_work=1_000)  # steps
 
 
 def reverse_episodes(steps: Tensor, mask: Tensor) -> Tensor:

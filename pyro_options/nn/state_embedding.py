@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from pyro_options.errors import check
 
 from .shared_product import ReadsStates
-from .varying import VaryingInputs
+from .varying_inputs import VaryingInputs
 
 
 class StateEmbedding(ReadsStates, nn.Module):

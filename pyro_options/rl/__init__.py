@@ -1,23 +1,5 @@
 """Learning to act with skills: Stable-Baselines3 on semi-Markov steps."""
 
-from .aggregate import Band, bootstrap_interval, curve_band, interquartile_mean
-from .callbacks import CurveCallback, DurationCallback, ProgressCallback
-from .parts import PartwiseLearning
-from .ppo import SMDPPPO
-from .replay import SMDPReplayBuffer
-from .rollout import SMDPDictRolloutBuffer, SMDPRolloutBuffer
+import lazy_loader
 
-__all__ = [
-    "SMDPPPO",
-    "Band",
-    "CurveCallback",
-    "DurationCallback",
-    "PartwiseLearning",
-    "ProgressCallback",
-    "SMDPDictRolloutBuffer",
-    "SMDPReplayBuffer",
-    "SMDPRolloutBuffer",
-    "bootstrap_interval",
-    "curve_band",
-    "interquartile_mean",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -11,7 +11,7 @@ from stable_baselines3.common.type_aliases import MaybeCallback
 from pyro_options.errors import check
 
 from .callbacks import DurationCallback
-from .rollout import SMDPDictRolloutBuffer, SMDPRolloutBuffer
+from .rollout_buffer import SMDPDictRolloutBuffer, SMDPRolloutBuffer
 
 
 def _as_list(callback: MaybeCallback) -> list[BaseCallback]:

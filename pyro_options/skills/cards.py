@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .segments import Segment, Segmentation
+from .segmentation import Segment, Segmentation
 
 #: what follows the last option of an episode
 END = -1

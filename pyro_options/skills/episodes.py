@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from pyro_options.data import Trajectories
-from pyro_options.distributions import OptionPath, SegmentPath
+from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import InputError, check
+from pyro_options.options.path import OptionPath
+from pyro_options.segments.path import SegmentPath
 
 if TYPE_CHECKING:
     from .skills import Skills

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from pyro_options.errors import check
 
-from .reflex import softmax
+from .numpy_policy import softmax
 
 if TYPE_CHECKING:
     from .skills import Skills

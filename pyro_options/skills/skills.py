@@ -12,19 +12,19 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from pyro_options.data import Trajectories
+from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import InputError, check, choice
-from pyro_options.growth.resize import resize
-from pyro_options.nn import CategoricalPolicy, GaussianPolicy, Termination
+from pyro_options.growth.resizing import resize
+from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Termination
+from pyro_options.segments.poisson_segments import PoissonSegments
 
-from . import file
+from . import format as file_format
 from .episodes import batches, check_scores
 from .imitation import Imitation
-from .poisson_segments import PoissonSegments
-from .questions import checked_option, checked_states
-from .reflex import Reflex, softmax
-from .segments import Segmentation
+from .numpy_policy import Reflex, softmax
+from .segmentation import Segmentation
 from .summary import Summary, option_names, summarize, table
+from .validation import checked_option, checked_states
 
 
 def _frozen(module: nn.Module) -> nn.Module:
@@ -286,12 +286,12 @@ class Skills:
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a safetensors file: tensors, and JSON in its header. An old file is replaced, or left as it was."""
-        file.write(path, self)
+        file_format.write(path, self)
 
     def report(self, path: str | os.PathLike, trajectories: Trajectories | None = None, **settings) -> None:
         """Writes one HTML file to look at: figures, a card for each option, and timelines to move through.
 
-        It loads nothing from anywhere, so it can be sent and kept. :func:`~pyro_options.skills.report.write_report`
+        It loads nothing from anywhere, so it can be sent and kept. :func:`~pyro_options.viz.report.write_report`
         documents the settings.
 
         Example::
@@ -301,14 +301,14 @@ class Skills:
         :param trajectories: to cut into options and show; without them there are only figures and short cards
         :param settings: ``frames``, ``title``, ``figures``, ``state_names`` and what keeps the file small
         """
-        from .report import write_report  # brings an image library along
+        from pyro_options.viz.report.write import write_report  # brings an image library along
 
         write_report(path, self, trajectories, **settings)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Skills":
         """Reads a file that :meth:`save` wrote. Nothing in it can run code; anything odd about it is refused."""
-        return cls(**file.read(path))
+        return cls(**file_format.read(path))
 
     def __repr__(self) -> str:
         kind = f"{self.action_dim} {'discrete actions' if self.discrete else 'continuous action dimensions'}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from .segments import Segmentation
+from .segmentation import Segmentation
 
 
 @dataclass(frozen=True)

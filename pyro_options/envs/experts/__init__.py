@@ -3,7 +3,7 @@
 from .breakout import BreakoutExpert
 from .freeway import FreewayExpert
 from .pong import PongExpert
-from .ram import RamExpert
+from .ram_expert import RamExpert
 
 #: experts by the name of their game
 EXPERTS: dict[str, type[RamExpert]] = {"Breakout": BreakoutExpert, "Freeway": FreewayExpert, "Pong": PongExpert}

@@ -2,7 +2,7 @@
 
 import math
 
-from .ram import RamExpert, plans, signed
+from .ram_expert import RamExpert, plans, signed
 
 NOOP, FIRE, RIGHT, LEFT = range(4)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .ram import RamExpert
+from .ram_expert import RamExpert
 
 NOOP, UP, DOWN = range(3)
 

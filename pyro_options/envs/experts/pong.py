@@ -1,6 +1,6 @@
 """Pong from RAM: computes where the ball will arrive and returns it steeply, off the edge of the paddle."""
 
-from .ram import RamExpert, plans, signed
+from .ram_expert import RamExpert, plans, signed
 
 NOOP, UP, DOWN = 0, 2, 3
 

@@ -1,0 +1,19 @@
+from .amortized import Relaxed, ScoreFunction, StraightThrough
+from .exact import Exact
+from .gem import GammaConcentration, GrowableGEM, PointGEM, UniformWeights, weights_guide
+from .mixture import MixtureWeights
+from .segments import RelaxedSegments
+
+__all__ = [
+    "Exact",
+    "GammaConcentration",
+    "GrowableGEM",
+    "MixtureWeights",
+    "PointGEM",
+    "Relaxed",
+    "RelaxedSegments",
+    "ScoreFunction",
+    "StraightThrough",
+    "UniformWeights",
+    "weights_guide",
+]

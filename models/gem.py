@@ -1,0 +1,82 @@
+"""Priors over the high-level policy η: who is chosen when an option ends."""
+
+import pyro
+import torch
+from pyro import distributions as dist
+from pyro.nn import PyroModule
+from torch import Tensor, nn
+
+from pyro_options.distributions.sticks import gem_sticks, log_stick_breaking
+from pyro_options.errors import check
+
+
+class GEM(PyroModule):
+    r"""Stick-breaking prior with a learned concentration, and a discount for power laws (the Pitman-Yor process).
+
+    .. math:: v_k \sim \mathrm{Beta}(1-d, \alpha+kd), \qquad \eta_k = v_k\prod_{l<k}(1-v_l)
+
+    :param alpha: initial concentration
+    :param remainder: ``False`` is the nonparametric prior, whose first K weights leave mass to options not yet born;
+        ``True`` truncates it to K options, the last taking what is left
+    :param discount: d in [0, 1); 0 is the Dirichlet process
+    :param learn_discount: learn d from there, which takes a start above 0
+    :param alpha_prior: shape and rate of a Gamma prior; α is then the site ``alpha`` and wants a posterior of its own,
+        ``GrowableGEM(concentration=GammaConcentration(...))``
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        remainder: bool = False,
+        discount: float = 0.0,
+        learn_discount: bool = False,
+        alpha_prior: tuple[float, float] | None = None,
+    ):
+        super().__init__()
+        check(alpha > 0, "alpha > 0", alpha)
+        check(0 <= discount < 1, "discount in [0, 1)", discount)
+        check(discount > 0 or not learn_discount, "discount > 0 to learn it from", discount)
+        if alpha_prior is None:
+            self.log_alpha = nn.Parameter(torch.tensor(float(alpha)).log())
+        else:
+            check(min(alpha_prior) > 0, "a shape and a rate > 0 in alpha_prior", alpha_prior)
+            self.register_buffer("alpha_prior", torch.tensor(alpha_prior))
+        self.remainder, self.learn_discount = remainder, learn_discount
+        if learn_discount:
+            self.logit_discount = nn.Parameter(torch.logit(torch.tensor(float(discount))))
+        elif discount > 0:
+            self.register_buffer("fixed_discount", torch.tensor(float(discount)))
+
+    def alpha(self) -> Tensor:
+        """The concentration: a parameter, or the site ``alpha``."""
+        if hasattr(self, "log_alpha"):
+            return torch.exp(self.log_alpha)
+        return pyro.sample("alpha", dist.Gamma(*self.alpha_prior))
+
+    def discount(self) -> Tensor | None:
+        """d, or ``None`` without one."""
+        if self.learn_discount:
+            return torch.sigmoid(self.logit_discount)
+        return getattr(self, "fixed_discount", None)
+
+    def forward(self, num_components: int) -> Tensor:
+        """Samples the sticks and returns log η of shape ``(K,)``."""
+        prior = gem_sticks(self.alpha(), num_components - self.remainder, self.discount())
+        return log_stick_breaking(pyro.sample("sticks", prior), self.remainder)
+
+
+class Uniform(PyroModule):
+    """Every option equally likely, as in DDO."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("zero", torch.zeros(()))
+
+    def forward(self, num_components: int) -> Tensor:
+        return (self.zero - torch.log(torch.full_like(self.zero, num_components))).expand(num_components)
+
+
+def high_level_prior(name: str, alpha: float = 1.0) -> PyroModule:
+    """``gem`` (nonparametric), ``truncated`` (K fixed) or ``uniform``."""
+    check(name in ("gem", "truncated", "uniform"), "a prior among gem, truncated, uniform", repr(name))
+    return Uniform() if name == "uniform" else GEM(alpha, remainder=name == "truncated")

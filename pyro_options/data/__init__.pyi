@@ -1,0 +1,25 @@
+from .bits import pack_bits, unpack_bits
+from .collection import Rollouts, collect, rollout
+from .integers import Integers, integer_sequences
+from .minari import from_minari, to_minari
+from .npz import from_npz
+from .saved_policies import load_policy
+from .synthetic import Synthetic, synthetic_options
+from .trajectories import Trajectories
+
+__all__ = [
+    "Integers",
+    "Rollouts",
+    "Synthetic",
+    "Trajectories",
+    "collect",
+    "from_minari",
+    "from_npz",
+    "integer_sequences",
+    "load_policy",
+    "pack_bits",
+    "rollout",
+    "synthetic_options",
+    "to_minari",
+    "unpack_bits",
+]

@@ -1,0 +1,40 @@
+from .assembly import WIDE, Method, assemble, build, varying_inputs
+from .config import (
+    BIRTHS,
+    GROWTH_DEFAULTS,
+    GUIDES,
+    METHODS,
+    REMOVALS,
+    RULES,
+    SEGMENT_PRESETS,
+    TRAIN_DEFAULTS,
+    GrowthDefaults,
+    MethodConfig,
+    TrainDefaults,
+    named_config,
+)
+from .run import Budget, discover, options_in_use, skills_of
+
+__all__ = [
+    "BIRTHS",
+    "GROWTH_DEFAULTS",
+    "GUIDES",
+    "METHODS",
+    "REMOVALS",
+    "RULES",
+    "SEGMENT_PRESETS",
+    "TRAIN_DEFAULTS",
+    "WIDE",
+    "Budget",
+    "GrowthDefaults",
+    "Method",
+    "MethodConfig",
+    "TrainDefaults",
+    "assemble",
+    "build",
+    "discover",
+    "named_config",
+    "options_in_use",
+    "skills_of",
+    "varying_inputs",
+]

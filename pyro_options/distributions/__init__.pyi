@@ -1,0 +1,14 @@
+from .mixture import Mixture
+from .root_finding import bisect
+from .sticks import LogitBeta, LogitKumaraswamy, gem_sticks, kl_kumaraswamy_beta, log_stick_breaking, logit_sticks
+
+__all__ = [
+    "LogitBeta",
+    "LogitKumaraswamy",
+    "Mixture",
+    "bisect",
+    "gem_sticks",
+    "kl_kumaraswamy_beta",
+    "log_stick_breaking",
+    "logit_sticks",
+]

@@ -1,0 +1,25 @@
+from .atari import atari_demonstrations, expert_rollouts, load_atari, make_atari, ram
+from .experts import EXPERTS
+from .message_task import MessageEnv, MessageExpert, message_demonstrations
+from .recorded_frames import replay_frames
+from .skill_wrapper import SkillSet, SkillWrapper
+from .switches import SwitchesEnv, SwitchesExpert, agent_space, switches_demonstrations
+
+__all__ = [
+    "EXPERTS",
+    "MessageEnv",
+    "MessageExpert",
+    "SkillSet",
+    "SkillWrapper",
+    "SwitchesEnv",
+    "SwitchesExpert",
+    "agent_space",
+    "atari_demonstrations",
+    "expert_rollouts",
+    "load_atari",
+    "make_atari",
+    "message_demonstrations",
+    "ram",
+    "replay_frames",
+    "switches_demonstrations",
+]

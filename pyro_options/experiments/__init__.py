@@ -1,0 +1,5 @@
+"""Many runs with one command, and statistics over their results."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,146 @@
+"""The only code that changes the number of components of a model and its guide."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from pyro.optim import PyroOptim
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from pyro_options.errors import check
+
+from .growable import Growable, growables
+
+
+def optimizers_of(optimizer: Optimizer | PyroOptim | None, parameter: nn.Parameter) -> list[Optimizer]:
+    """The torch optimizers that hold a state for ``parameter``; Pyro keeps one for each."""
+    if optimizer is None:
+        return []
+    if isinstance(optimizer, PyroOptim):
+        if parameter not in optimizer.optim_objs:
+            return []
+        holder = optimizer.optim_objs[parameter]
+        return [getattr(holder, "optimizer", holder)]  # a scheduler wraps its optimizer
+    return [optimizer]
+
+
+def _resize_state(state: dict, old: Tensor, axis: int, keep: Tensor, fresh_shape: torch.Size) -> None:
+    """Carries an optimizer's state over: moments move with their entries.
+
+    First moments of new entries start at zero. Second moments start at the mean of the old ones: zero would make the
+    first steps of a new component several times too long, since the step count that corrects Adam's bias is shared.
+    """
+    for name, value in state.items():
+        if not isinstance(value, Tensor) or value.shape != old.shape:
+            continue
+        fill = value.new_zeros(fresh_shape)
+        if name in ("exp_avg_sq", "max_exp_avg_sq", "sum", "square_avg") and value.shape[axis]:
+            fill = value.mean(axis, keepdim=True).expand(fresh_shape)
+        state[name] = torch.cat([value.index_select(axis, keep), fill], axis)
+
+
+def set_data(tensor: Tensor, value: Tensor) -> None:
+    """Puts a value of another shape into the same tensor object.
+
+    A graph of an earlier loss may still be alive somewhere, and with it the node that accumulates the gradient of this
+    tensor in its old shape, which autograd would use again without a word. It makes a new one when the type changes.
+    """
+    other = torch.float32 if tensor.dtype == torch.float64 else torch.float64
+    tensor.data = tensor.data.to(other)
+    tensor.data = value
+    tensor.grad = None
+
+
+@torch.no_grad()
+def _resize_layer(layer: Growable, index: Tensor, kept, num_new: int, optimizer) -> None:
+    for name, axis in layer.component_axes.items():
+        tensor = getattr(layer, name)
+        fresh = layer.fresh(name, num_new).to(tensor)
+        for holder in optimizers_of(optimizer, tensor):
+            _resize_state(holder.state.get(tensor, {}), tensor, axis, index, fresh.shape)
+        set_data(tensor, torch.cat([kept[name], fresh], axis))
+
+
+def num_components(modules: Iterable[nn.Module]) -> int:
+    """The common number of components of every growable layer in ``modules``."""
+    counts = {layer.num_components for layer in growables(modules)}
+    check(len(counts) > 0, "at least one growable layer", "none", "Build the model from pyro_options.nn layers.")
+    check(len(counts) == 1, "all growable layers to have the same number of components", sorted(counts))
+    return counts.pop()
+
+
+def resize(
+    modules: Iterable[nn.Module],
+    keep: Sequence[int],
+    num_new: int = 0,
+    optimizer: Optimizer | PyroOptim | None = None,
+) -> None:
+    """Keeps the components ``keep``, in that order, and appends ``num_new`` fresh ones.
+
+    Parameters change shape in place: the same ``nn.Parameter`` objects stay in the modules, the optimizer and Pyro's
+    param store, and the optimizer's moments move with the entries they belong to. Call it between steps.
+
+    :param modules: usually ``[model, guide]``
+    :param optimizer: the torch or Pyro optimizer that trains them
+    """
+    modules = list(modules)
+    K = num_components(modules)
+    check(num_new >= 0, "num_new >= 0", num_new)
+    check(len(keep) + num_new >= 1, "at least one component to remain", "none")
+    check(
+        len(set(keep)) == len(keep) and all(0 <= k < K for k in keep), f"distinct indices in [0, {K - 1}]", list(keep)
+    )
+    plan = []
+    with torch.no_grad():
+        for layer in growables(modules):  # a layer that refuses must do so before any other has changed
+            device = getattr(layer, next(iter(layer.component_axes))).device
+            index = torch.tensor(keep, dtype=torch.long, device=device)
+            plan.append((layer, index, layer.rearranged(index)))
+    for layer, index, kept in plan:
+        _resize_layer(layer, index, kept, num_new, optimizer)
+
+
+def grow(modules: Iterable[nn.Module], count: int = 1, optimizer=None) -> None:
+    """Appends ``count`` fresh components; the others, and their weights, stay what they are."""
+    modules = list(modules)
+    check(count >= 1, "count >= 1", count)
+    resize(modules, range(num_components(modules)), count, optimizer)
+
+
+def prune(modules: Iterable[nn.Module], index: Iterable[int], optimizer=None) -> None:
+    """Removes the components in ``index``; the mass they had goes to components not yet born."""
+    modules, gone = list(modules), set(index)
+    K = num_components(modules)
+    check(all(0 <= k < K for k in gone), f"indices in [0, {K - 1}]", sorted(gone))
+    resize(modules, [k for k in range(K) if k not in gone], 0, optimizer)
+
+
+def merge(modules: Iterable[nn.Module], heir: int, gone: int, share: float = 0.5, optimizer=None) -> None:
+    """Makes one component of two, with the mass of both: ``share`` of the heir and the rest of the one that goes."""
+    modules = list(modules)
+    K = num_components(modules)
+    check(heir != gone and all(0 <= k < K for k in (heir, gone)), f"two components in [0, {K - 1}]", (heir, gone))
+    check(0 <= share <= 1, "share in [0, 1]", share)
+    for layer in growables(modules):
+        layer.blend(heir, gone, share)
+    prune(modules, [gone], optimizer)
+
+
+def permute(modules: Iterable[nn.Module], order: Sequence[int], optimizer=None) -> None:
+    """Reorders the components."""
+    modules = list(modules)
+    K = num_components(modules)
+    check(sorted(order) == list(range(K)), f"a permutation of 0..{K - 1}", list(order))
+    resize(modules, order, 0, optimizer)
+
+
+@torch.no_grad()
+def reweight(modules: Iterable[nn.Module], log_weights: Tensor) -> None:
+    """Gives the components new weights, relative to each other; mass that nobody has stays what it is.
+
+    :param log_weights: ``(K,)``
+    """
+    modules = list(modules)
+    check(len(log_weights) == num_components(modules), f"{num_components(modules)} weights", len(log_weights))
+    for layer in growables(modules):
+        layer.reweight(torch.log_softmax(log_weights, -1))

@@ -1,0 +1,317 @@
+"""The training loop: SVI with TraceGraph_ELBO, one optimizer, global clipping, growth between epochs."""
+
+import itertools
+import logging
+import math
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pyro
+import torch
+from pyro import poutine
+from pyro.infer import TraceGraph_ELBO
+from pyro.nn import PyroModule
+from torch import Tensor
+from tqdm import tqdm
+
+from pyro_options.data.trajectories import Trajectories
+from pyro_options.errors import InputError, check, check_count, choice
+from pyro_options.growth.events import GrowthEvent
+from pyro_options.handlers.collapse import collapse
+from pyro_options.handlers.entropy import EntropyMessenger
+from pyro_options.handlers.growth import GrowthMessenger
+from pyro_options.handlers.temper import TemperMessenger
+from pyro_options.nn.shared_product import shared_product
+from pyro_options.persistence.checkpoint import Checkpoint, Saver
+from pyro_options.persistence.interrupt import Pause, postponing_interrupts
+
+from .health import Health, diagnosis, total_norm
+from .schedules import Constant, Exponential, Schedule
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train. The defaults are the paper's for its proof-of-concept task (appendix C)."""
+
+    epochs: int = 500
+    batch_size: int = 128
+    learning_rate: float = 5e-3
+    clip_norm: float = 10.0
+    temperature: Schedule = field(default_factory=lambda: Exponential(1.0, 0.995, floor=0.05))
+    entropy_weight: Schedule = field(default_factory=lambda: Constant(0.0))
+    entropy_per: str = "batch"
+    weights_learning_rate: float = 5e-2  # of the stick posterior; at the rate of the networks it lags behind growth
+    seed: int = 0
+    device: str = "auto"
+    progress: bool = True
+    on_nonfinite: str = "stop"  # or skip the step, or restore the parameters of the last epoch: both counted and logged
+
+    def __post_init__(self) -> None:
+        choice(self.on_nonfinite, "on_nonfinite", ("stop", "skip", "restore"))
+        check_count(self.epochs, "epochs", 0)
+        check_count(self.batch_size, "batch_size")
+        check_count(self.seed, "seed", 0)
+        choice(self.entropy_per, "entropy_per", ("batch", "trajectory"))
+        for name in ("learning_rate", "weights_learning_rate", "clip_norm"):
+            value = getattr(self, name)
+            check(0 < value < math.inf, f"{name} > 0 and finite", value)
+
+
+@dataclass
+class History:
+    """One entry per epoch."""
+
+    elbo: list[float] = field(default_factory=list)  # nats per episode, without the entropy bonus
+    num_options: list[int] = field(default_factory=list)
+    temperature: list[float] = field(default_factory=list)
+    entropy_weight: list[float] = field(default_factory=list)
+    growth_epochs: list[int] = field(default_factory=list)  # epochs after which a component was born
+    removal_epochs: list[int] = field(default_factory=list)  # epochs after which one was removed
+    skipped_steps: list[int] = field(default_factory=list)  # steps at which a batch was given up
+    restored_steps: list[int] = field(default_factory=list)  # steps at which parameters were taken back
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict:
+        """Plain numbers, for JSON."""
+        return asdict(self)
+
+
+def resolve_device(device: str) -> torch.device:
+    """``auto`` is CUDA where there is one."""
+    try:
+        return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    except RuntimeError as error:
+        raise InputError(f"Expected a device like auto, cpu or cuda:0 but got {device!r}.") from error
+
+
+def set_seed(seed: int) -> None:
+    """Seeds torch, numpy and Python."""
+    check(0 <= seed < 2**32, "a seed in [0, 2**32)", seed)
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+class Trainer:
+    """Trains a model and a guide, growing them if asked.
+
+    :param model: a :class:`~pyro_options.models.OptionHMM`, or any model of ``Trajectories``
+    :param guide: any of :mod:`pyro_options.guides`
+    :param growth: watches and grows both; ``None`` keeps K
+    :param held_out: judges growth instead of the training data
+    :param checkpoint: where to save, and whether to go on from there; a path saves every minute
+    """
+
+    COUNTS: ClassVar[tuple[str, ...]] = ("epoch", "num_steps", "batch")
+
+    def __init__(
+        self,
+        model: PyroModule,
+        guide: PyroModule,
+        data: Trajectories,
+        config: TrainConfig = TrainConfig(),
+        growth: GrowthMessenger | None = None,
+        held_out: Trajectories | None = None,
+        checkpoint: Checkpoint | str | os.PathLike | None = None,
+    ):
+        set_seed(config.seed)
+        self.device = resolve_device(config.device)
+        self.model, self.guide, self.config, self.growth = model.to(self.device), guide.to(self.device), config, growth
+        dtype = next(model.parameters()).dtype  # numbers of another precision become the model's
+        self.data = data.to(self.device, dtype)
+        self.held_out = None if held_out is None else held_out.to(self.device, dtype)
+        self.batches = torch.Generator().manual_seed(config.seed)
+        self.optimizer = torch.optim.Adam(
+            [
+                {"params": [p for p in self.parameters() if not self._is_weight(p)], "lr": config.learning_rate},
+                {"params": [p for p in self.parameters() if self._is_weight(p)], "lr": config.weights_learning_rate},
+            ],
+            fused=True,
+        )
+        self.elbo = TraceGraph_ELBO()
+        self.temper = TemperMessenger()
+        self.entropy = EntropyMessenger(0.0, config.entropy_per)
+        self.history = History()
+        self.epoch = self.num_steps = self.batch = 0  # batch counts within the epoch
+        self.settled = False  # whether training is over
+        self.order = self.batches.get_state()  # of the data in this epoch
+        self.total = (0.0, 0)  # ELBO and number of the episodes that this epoch has seen
+        self._validated = 0  # the number of options that Pyro's checks have passed with
+        self._pause = Pause()
+        self.health = Health(self)
+        if isinstance(checkpoint, str | os.PathLike):
+            checkpoint = Checkpoint(checkpoint)
+        self.saver = None if checkpoint is None else Saver(self, checkpoint)
+
+    @property
+    def data_sets(self) -> tuple[Trajectories | None, ...]:
+        """What it is trained and judged on."""
+        return self.data, self.held_out
+
+    @property
+    def done(self) -> str:
+        """How far it is, for people."""
+        return f"{self.num_steps} steps and {self.epoch} of {self.config.epochs} epochs are done"
+
+    def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
+        """Where it is in an epoch: what has been summed up, and the order of the data."""
+        return {"elbo": self.total[0], "episodes": self.total[1]}, {"order": self.order}
+
+    def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """The inverse of :meth:`position`."""
+        elbo, episodes = numbers["elbo"], numbers["episodes"]
+        check(type(episodes) is int and episodes >= 0, "episodes to be a count", repr(episodes))
+        self.total, self.order = (float(elbo), episodes), tensors["order"]
+
+    def parameters(self) -> list[torch.nn.Parameter]:
+        """Every parameter of the model and the guide."""
+        return [*self.model.parameters(), *self.guide.parameters()]
+
+    def _is_weight(self, parameter: torch.nn.Parameter) -> bool:
+        return any(parameter is p for p in self.guide.weights.parameters())
+
+    @property
+    def objective(self) -> tuple[Callable, Callable]:
+        """Model and guide as SVI sees them: collapsed, regularized, tempered."""
+        return self.entropy(collapse(self.model, self.guide.collapses)), self.temper(self.guide)
+
+    def step(self, batch: Trajectories) -> float:
+        """One SVI step. Returns the ELBO in nats per episode, without the entropy bonus; NaN for a step given up."""
+        random_before = torch.get_rng_state()
+        self.optimizer.zero_grad(set_to_none=True)
+        try:
+            loss = self._loss_and_grads(batch)
+        except (ValueError, UserWarning) as error:  # Pyro's checks, which see bad numbers before they reach the loss
+            problem = diagnosis(self, "A check of Pyro's failed", batch, random_before)
+            if not problem.where:
+                raise
+            return self.health.give_up(problem, random_before, error)
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        norm = total_norm(gradients)
+        if not math.isfinite(loss + float(norm)):
+            what = f"The loss became {loss:.4g} and the norm of its gradient {norm:.4g}"
+            return self.health.give_up(diagnosis(self, what, batch, random_before), random_before)
+        self._validated = self.model.num_options
+        torch.nn.utils.clip_grads_with_norm_(self.parameters(), self.config.clip_norm, norm)
+        self.optimizer.step()
+        self.num_steps += 1
+        return -loss - self.entropy.bonus
+
+    def _loss_and_grads(self, batch: Trajectories) -> float:
+        model, guide = self.objective
+        batch = batch.unpack()  # once for all that read the states
+        # Pyro checks every shape and constraint once for each K; at every step that would cost a tenth of the time.
+        validate = self._validated != self.model.num_options
+        with (
+            pyro.validation_enabled(validate),
+            pyro.get_param_store().scope(),
+            poutine.scale(scale=1 / batch.population),
+            shared_product(batch.states, self.model, self.guide),
+        ):
+            return self.elbo.loss_and_grads(model, guide, batch)
+
+    def observe_and_grow(self, births: bool = True) -> GrowthEvent:
+        """Shows the growth handler the whole data set, and lets it decide."""
+        growth, model = self.growth, collapse(self.model, self.guide.collapses)
+        assert growth is not None
+        with torch.no_grad(), growth, pyro.get_param_store().scope():
+            for batch in self.data.minibatches(self.config.batch_size):
+                trace = poutine.trace(self.temper(self.guide)).get_trace(batch)
+                poutine.replay(model, trace)(batch)
+
+        weights = self.guide.weights.mean_log_weights().detach()
+        with pyro.get_param_store().scope():
+            event = growth.step(
+                self.optimizer,
+                self.num_steps,
+                collapse(self.model),
+                self.data,
+                weights,
+                self.held_out,
+                births,
+                batch_size=self.data.rows_together(),
+            )
+        if not self.health.check_parameters("Growth failed"):
+            event = replace(event, moves=())  # it was taken back
+        if event.num_born:
+            self.history.growth_epochs.append(self.epoch)
+        if event.num_removed:
+            self.history.removal_epochs.append(self.epoch)
+        return event
+
+    def settle(self) -> None:
+        """Removes what has turned out to be of no use. Nothing is born any more."""
+        while self.growth is not None and self.growth.removals and self.observe_and_grow(births=False).num_removed:
+            pass
+        self.settled = True
+
+    def run(self, epochs: int | None = None) -> History:
+        """Trains to the end of the config's epochs and settles, or for so many more epochs.
+
+        What would be born too late to be trained for as long as growth waits between checks is not born. With a
+        checkpoint, Ctrl-C saves before it raises :class:`~pyro_options.errors.Interrupted`.
+        """
+        count = max(0, self.config.epochs - self.epoch) if epochs is None else epochs
+        with postponing_interrupts() if self.saver is not None else nullcontext(Pause()) as self._pause:
+            start, before = time.perf_counter(), self.history.seconds
+            bar = tqdm(range(count), disable=not self.config.progress, unit="epoch", dynamic_ncols=True)
+            for _ in bar:
+                self.train_epoch()
+                bar.set_postfix(elbo=f"{self.history.elbo[-1]:.3f}", K=self.model.num_options)
+                if self.growth is not None and self.growth.due(self.num_steps):
+                    self.observe_and_grow(births=epochs is not None or self._enough_time())
+                self.history.seconds = before + time.perf_counter() - start
+                self._save()
+            if epochs is None and self.epoch and not self.settled:
+                self.settle()
+            self.history.seconds = before + time.perf_counter() - start
+            self._save(at_once=True)
+        return self.history
+
+    def _enough_time(self) -> bool:
+        """Whether what is born now can still be trained."""
+        assert self.growth is not None
+        ahead = (self.config.epochs - self.epoch) * math.ceil(len(self.data) / self.config.batch_size)
+        return ahead >= self.growth.settle * self.growth.every
+
+    def _save(self, at_once: bool = False) -> None:
+        """Saves a sound state if it is time, and stops if somebody wants to."""
+        if self.saver is not None and (at_once or self._pause.requested or self.saver.due):
+            self.health.check_parameters("An update failed")
+            self.saver.save()
+            if self._pause.requested:
+                self.saver.interrupt()
+
+    def train_epoch(self) -> None:
+        """One pass over the data, or what was left of it when it was saved."""
+        self.temper.temperature = self.config.temperature(self.epoch)
+        self.entropy.weight = self.config.entropy_weight(self.epoch)
+        self.health.remember()
+        self.batches.set_state(self.order)
+        self.settled = False
+        batches = self.data.minibatches(self.config.batch_size, self.batches)
+        for batch in itertools.islice(batches, self.batch, None):
+            elbo = self.step(batch)
+            if not math.isnan(elbo):
+                self.total = self.total[0] + elbo * len(batch), self.total[1] + len(batch)
+            self.batch += 1
+            if self.batch * self.config.batch_size < len(self.data):  # the end of an epoch is saved after growth
+                self._save()
+        self.health.check_epoch()
+        self.record(self.total[0] / self.total[1])
+        self.epoch, self.batch, self.total, self.order = self.epoch + 1, 0, (0.0, 0), self.batches.get_state()
+
+    def record(self, elbo: float) -> None:
+        """Adds an epoch to the history."""
+        self.history.elbo.append(elbo)
+        self.history.num_options.append(self.model.num_options)
+        self.history.temperature.append(self.temper.temperature)
+        self.history.entropy_weight.append(self.entropy.weight)

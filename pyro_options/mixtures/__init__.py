@@ -1,0 +1,5 @@
+"""Components with conjugate beliefs, and growth moves judged by the evidence lower bound."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,15 @@
+from .backward_lstm import reverse_episodes
+from .networks import mlp, output_size
+from .shared_product import ReadsStates, shared_product
+from .state_embedding import StateEmbedding
+from .varying_inputs import VaryingInputs
+
+__all__ = [
+    "ReadsStates",
+    "StateEmbedding",
+    "VaryingInputs",
+    "mlp",
+    "output_size",
+    "reverse_episodes",
+    "shared_product",
+]

@@ -1,0 +1,5 @@
+"""Options as a hidden Markov model: paths, actions, policies, encoder."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

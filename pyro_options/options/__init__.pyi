@@ -1,0 +1,27 @@
+from .actions import CategoricalActions, GaussianActions, OptionActions
+from .autoregressive_path import AutoregressivePath, RelaxedAutoregressivePath, StraightThroughPath
+from .encoder import PathEncoder
+from .path import MarginalActions, OptionPath, PathPosterior, encode_path
+from .policies import CategoricalPolicy, GaussianPolicy, Termination, option_heads
+from .state_path import StatePath
+from .tilted_path import TiltedPath
+
+__all__ = [
+    "AutoregressivePath",
+    "CategoricalActions",
+    "CategoricalPolicy",
+    "GaussianActions",
+    "GaussianPolicy",
+    "MarginalActions",
+    "OptionActions",
+    "OptionPath",
+    "PathEncoder",
+    "PathPosterior",
+    "RelaxedAutoregressivePath",
+    "StatePath",
+    "StraightThroughPath",
+    "Termination",
+    "TiltedPath",
+    "encode_path",
+    "option_heads",
+]

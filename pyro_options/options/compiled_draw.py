@@ -1,0 +1,74 @@
+"""Paths drawn from a decoder by a compiled loop; see :mod:`~pyro_options.kernels.path_draw`."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pyro_options.kernels.registry import Kernels
+
+KERNELS = Kernels("pyro_options.kernels.path_draw", thread_work=1_000)  # steps
+
+
+def can_draw(decoder, context: Tensor) -> bool:
+    """Whether there is a kernel for this decoder: it says what its layers are, and numba is installed."""
+    layers = decoder.layers() if hasattr(decoder, "layers") else None
+    return layers is not None and KERNELS.take(context, *layers)
+
+
+class CompiledDraw(torch.autograd.Function):
+    """Paths and logits, both ``(N, T, K + 1)``.
+
+    ``layers`` are the weight from the previous step ``(H_0, K + 1)``, weight and bias of each hidden layer, and weight
+    and bias of the heads ``(K + 1, H_L)``, ``(K + 1,)``.
+    """
+
+    @staticmethod
+    def forward(ctx, context, noise, temperature, coupled, discrete, *layers):
+        weights = (layers[0], *layers[1::2])
+        pieces = [layers[0].t().reshape(-1)]
+        for weight, bias in zip(layers[1:-2:2], layers[2:-2:2]):
+            pieces += [weight.t().reshape(-1), bias]
+        pieces += [layers[-2].reshape(-1), layers[-1]]
+        sizes = torch.tensor([weight.shape[0] for weight in weights[:-1]])
+        (N, T), width = context.shape[:2], layers[0].shape[1]
+        constants = context.new_tensor([1 / temperature]), torch.tensor([coupled, discrete])
+        hidden = context.new_empty((N, T, int(sizes.sum())))
+        logits, soft, path = (context.new_empty((N, T, width)) for _ in range(3))
+        inputs = context.contiguous(), noise.contiguous(), torch.cat(pieces), sizes, *constants
+        KERNELS.run("draw", N, N * T, *inputs, hidden, logits, soft, path)
+        ctx.save_for_backward(noise, hidden, logits, soft, path, sizes, *constants, *weights)
+        return path, logits
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_path, grad_logits):
+        noise, hidden, logits, soft, path, sizes, coldness, flags, *weights = ctx.saved_tensors
+        N, T = path.shape[:2]
+        grad_noisy, grad_hidden = torch.empty_like(path), torch.empty_like(hidden)
+        flat = torch.cat([weights[0].t().reshape(-1), *(weight.reshape(-1) for weight in weights[1:])])
+        inputs = grad_path.contiguous(), grad_logits.contiguous(), flat, sizes
+        saved = coldness, flags, hidden, logits, noise.contiguous(), soft, path
+        KERNELS.run("draw_backward", N, N * T, *inputs, *saved, grad_noisy, grad_hidden)
+        before = torch.nn.functional.pad(path[:, :-1], (0, 0, 1, 0))
+        below = [x.flatten(0, 1) for x in (before, *hidden.split(sizes.tolist(), -1))]
+        above = [x.flatten(0, 1) for x in (*grad_hidden.split(sizes.tolist(), -1), grad_noisy)]
+        grads = [above[0].t() @ below[0]]
+        for x, grad in zip(below[1:], above[1:]):
+            grads += [grad.t() @ x, grad.sum(0)]
+        return grad_hidden[..., : sizes[0]], None, None, None, None, *grads
+
+
+def draw(
+    decoder, context: Tensor, noise: Tensor, temperature: float, coupled: bool, discrete: bool
+) -> tuple[Tensor, Tensor]:
+    """Paths and their logits, ``(..., T, K + 1)``, from noise of that shape.
+
+    :param context: ``(..., T, H_0)``
+    :param discrete: draw discrete paths with the gradient of the relaxed ones
+    """
+    layers: Sequence[Tensor] = decoder.layers()
+    path, logits = CompiledDraw.apply(
+        context.flatten(0, -3), noise.flatten(0, -3), float(temperature), coupled, discrete, *layers
+    )
+    return path.reshape(noise.shape), logits.reshape(noise.shape)

@@ -1,0 +1,104 @@
+"""The amortized posterior over paths: a backward LSTM and an autoregressive decoder with two heads."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from pyro_options.errors import check
+from pyro_options.growth.growable import GrowableHeads, GrowableInput
+from pyro_options.nn.backward_lstm import backward_lstm
+from pyro_options.nn.networks import mlp, output_size
+from pyro_options.nn.state_embedding import StateEmbedding
+from pyro_options.nn.varying_inputs import VaryingInputs
+
+
+class PathEncoder(nn.Module):
+    r"""Logits of :math:`q(b_t\mid\zeta_{t-1},\eta,\xi_{t:T-1})` and :math:`q(h_t\mid\zeta_{t-1},\eta,\xi_{t:T-1})`.
+
+    An LSTM reads the episode backwards; a two-layer decoder sees its output, the weights η and the previous step of the
+    path. Whatever does not depend on the previous step is computed for the whole episode at once by :meth:`context`.
+    Paper, equations 17 and 18.
+
+    :param step_dim: size of a state and an action side by side
+    :param lstm_size: hidden units of the LSTM
+    :param hidden: widths of the decoder, at least one
+    :param network: your own network on each step, ``(..., step_dim) -> (..., features)``, ahead of the LSTM
+    :param inputs: reads the states, the first entries of a step, in place of the LSTM or the network
+    """
+
+    def __init__(
+        self,
+        step_dim: int,
+        num_options: int,
+        lstm_size: int = 32,
+        hidden: Sequence[int] = (32, 32),
+        network: nn.Module | None = None,
+        inputs: VaryingInputs | StateEmbedding | None = None,
+    ):
+        super().__init__()
+        check(num_options >= 1, "num_options >= 1", num_options)
+        check(len(hidden) >= 1, "at least one hidden layer in the decoder", list(hidden))
+        self.network, self.inputs = network, inputs
+        if inputs is not None:
+            step_dim += inputs.out_features - inputs.state_dim
+        self.lstm = nn.LSTM(
+            step_dim if network is None else output_size(network, step_dim), lstm_size, batch_first=True
+        )
+        self.from_lstm = nn.Linear(lstm_size, hidden[0])
+        self.from_weights = GrowableInput(num_options, hidden[0])
+        self.from_termination = nn.Linear(1, hidden[0], bias=False)
+        self.from_option = GrowableInput(num_options, hidden[0])
+        self.rest, width = mlp(hidden[0], hidden[1:])
+        self.termination_head = nn.Linear(width, 1)
+        self.option_head = GrowableHeads(width, num_options, 1)
+
+    @property
+    def num_options(self) -> int:
+        """K."""
+        return self.option_head.num_components
+
+    def context(self, steps: Tensor | Sequence[Tensor], mask: Tensor, log_weights: Tensor) -> Tensor:
+        """``(N, T, H)``: all that the decoder needs besides the previous step of the path.
+
+        :param steps: states and actions side by side ``(N, T, step_dim)``, or one after the other as several tensors,
+            which spares a copy of wide states
+        """
+        parts = (steps,) if isinstance(steps, Tensor) else tuple(steps)
+        if self.inputs is not None:
+            width, first = self.inputs.state_dim, parts[0]
+            if first.shape[-1] > width:
+                parts = first[..., :width], first[..., width:], *parts[1:]
+            parts = self.inputs(parts[0]), *parts[1:]
+        if self.network is not None:
+            parts = (self.network(torch.cat(parts, -1)),)
+        return self.from_lstm(backward_lstm(self.lstm, parts, mask)) + self.from_weights(torch.exp(log_weights))
+
+    def decoder(self) -> "PathDecoder":
+        """The autoregressive part, its weights laid out for one product per layer and step."""
+        previous = torch.cat([self.from_termination.weight, self.from_option.weight], 1)
+        head_weight = torch.cat([self.termination_head.weight, self.option_head.weight.squeeze(1)])
+        head_bias = torch.cat([self.termination_head.bias, self.option_head.bias.squeeze(1)])
+        return PathDecoder(previous, self.rest, head_weight, head_bias)
+
+
+class PathDecoder:
+    """Logits of a step from its context and the step of the path before it."""
+
+    def __init__(self, previous: Tensor, rest: nn.Module, head_weight: Tensor, head_bias: Tensor):
+        self.previous, self.rest, self.head_weight, self.head_bias = previous, rest, head_weight, head_bias
+
+    def layers(self) -> tuple[Tensor, ...] | None:
+        """Weights for a compiled loop: of the previous step, then weight and bias of each layer, the heads last."""
+        if not isinstance(self.rest, nn.Sequential):
+            return None
+        linear = [layer for layer in self.rest if isinstance(layer, nn.Linear)]
+        if [type(layer) for layer in self.rest] != [nn.Linear, nn.ReLU] * len(linear):
+            return None
+        middle = [tensor for layer in linear for tensor in (layer.weight, layer.bias)]
+        return self.previous, *middle, self.head_weight, self.head_bias
+
+    def __call__(self, context: Tensor, previous: Tensor) -> Tensor:
+        """:param context: ``(..., H)`` :param previous: ``(..., K + 1)`` :returns: logits ``(..., K + 1)``"""
+        hidden = self.rest(torch.relu(context + nn.functional.linear(previous, self.previous)))
+        return nn.functional.linear(hidden, self.head_weight, self.head_bias)

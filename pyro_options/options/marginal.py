@@ -1,0 +1,149 @@
+"""The marginal likelihood of an episode, whose gradient is the posterior over paths (Fisher's identity).
+
+Two implementations that agree to rounding: plain torch, for any device, and a compiled kernel for the CPU, used when
+numba is installed (``pip install "pyro-options[fast]"``).
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyro_options.kernels.registry import Kernels
+
+from .recursion import NEVER, Messages, backward_messages, forward_messages, step_posterior
+
+KERNELS = Kernels("pyro_options.kernels.path_marginal", thread_work=50_000)  # steps times options
+
+
+def _refuse_double_backward() -> None:
+    if torch.is_grad_enabled():
+        raise RuntimeError("log_marginal cannot be differentiated twice. Use posterior(emission).log_marginal instead.")
+
+
+class TorchLogMarginal(torch.autograd.Function):
+    """``log_weights (..., K)``, ``termination_logits`` and ``emission`` ``(T, ..., K)`` to ``(...)``."""
+
+    @staticmethod
+    def forward(ctx, log_weights, termination_logits, emission):
+        forward = forward_messages(log_weights, termination_logits, emission)
+        ctx.save_for_backward(log_weights, termination_logits, emission, *forward)
+        return forward.log_normalizer.sum(0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        _refuse_double_backward()
+        log_weights, termination_logits, emission, *forward = ctx.saved_tensors
+        backward = backward_messages(log_weights, termination_logits, emission)
+        stays, starts, stops = step_posterior(log_weights, termination_logits, emission, Messages(*forward), backward)
+        psi = torch.sigmoid(termination_logits)
+        grad = grad.unsqueeze(-1)
+        stop_grad = torch.zeros_like(stops)
+        stop_grad[1:] = stops[1:] * (1 - psi[1:]) - stays[1:] * psi[1:]
+        return starts.sum(0) * grad, stop_grad * grad, (stays + starts) * grad
+
+
+class _Results(NamedTuple):
+    """What the kernel fills in; empty tensors are left out of the computation."""
+
+    value: Tensor  # (N,)
+    grad_weights: Tensor  # (N, K)
+    grad_logits: Tensor  # (N, T, K)
+    grad_emission: Tensor  # (N, T, K)
+    starts: Tensor  # (N, T, K)
+
+
+def _run_kernel(log_weights, logits, emission, mask, gradients: bool, starts: bool = False) -> _Results:
+    """Value, and gradients and starts if asked for, of flat batches."""
+    N, T, K = emission.shape
+    if mask is None:
+        mask = torch.ones((N, T), dtype=torch.bool)
+    results = _Results(
+        emission.new_empty(N),
+        emission.new_empty((N * gradients, K)),
+        emission.new_empty((N * gradients, T, K)),
+        emission.new_empty((N * gradients, T, K)),
+        emission.new_empty((N * starts, T, K)),
+    )
+    inputs = (x.contiguous() for x in (log_weights, logits, emission, mask))
+    KERNELS.run("log_marginal", N, emission.numel(), *inputs, *results)
+    return results
+
+
+class CompiledLogMarginal(torch.autograd.Function):
+    """``log_weights (N, K)``, ``termination_logits`` and ``emission`` ``(N, T, K)``, ``mask (N, T)`` to ``(N,)``.
+
+    Value and gradients come out of one call: running the kernel again to save memory would double its time.
+    """
+
+    @staticmethod
+    def forward(ctx, log_weights, termination_logits, emission, mask):
+        results = _run_kernel(log_weights, termination_logits, emission, mask, gradients=True)
+        ctx.save_for_backward(results.grad_weights, results.grad_logits, results.grad_emission)
+        return results.value
+
+    @staticmethod
+    def backward(ctx, grad):
+        _refuse_double_backward()
+        weights, logits, emission = ctx.saved_tensors
+        grad = grad.unsqueeze(-1)
+        return weights * grad, logits * grad.unsqueeze(-1), emission * grad.unsqueeze(-1), None
+
+
+def mask_out(logits: Tensor, emission: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Termination logits and emission with padded steps made the identity."""
+    if mask is None:
+        return logits, emission
+    mask = mask.unsqueeze(-1)
+    return torch.where(mask, logits, torch.full_like(logits, NEVER)), torch.where(mask, emission, 0)
+
+
+def _needs_gradient(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
+def _flat(log_weights, logits, emission, mask) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The same episodes with one batch dimension."""
+    T, K = emission.shape[-2:]
+    mask = None if mask is None else mask.reshape(-1, T)
+    return log_weights.reshape(-1, K), logits.reshape(-1, T, K), emission.reshape(-1, T, K), mask
+
+
+def log_marginal(log_weights: Tensor, termination_logits: Tensor, emission: Tensor, mask: Tensor | None) -> Tensor:
+    """``log p(actions | weights)`` with the path summed out, shape ``(...)``.
+
+    :param log_weights: ``(..., K)``
+    :param termination_logits: ``(..., T, K)``
+    :param emission: ``(..., T, K)``
+    :param mask: ``(..., T)``
+    """
+    tensors = (log_weights, termination_logits, emission)
+    if not KERNELS.take(*tensors):
+        logits, emission = mask_out(termination_logits, emission, mask)
+        return TorchLogMarginal.apply(log_weights, logits.movedim(-2, 0), emission.movedim(-2, 0))
+    flat = _flat(*tensors, mask)
+    if _needs_gradient(*tensors):
+        return CompiledLogMarginal.apply(*flat).reshape(emission.shape[:-2])
+    return _run_kernel(*flat, gradients=False).value.reshape(emission.shape[:-2])
+
+
+def path_posterior(
+    log_weights: Tensor, termination_logits: Tensor, emission: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``p(h_t = k | a)`` and ``p(b_t = 1, h_t = k | a)``, both ``(..., T, K)``, and the log marginal ``(...)``.
+
+    Differentiable any number of times when a gradient is needed, which takes plain torch.
+    """
+    tensors = (log_weights, termination_logits, emission)
+    if KERNELS.take(*tensors) and not _needs_gradient(*tensors):
+        results = _run_kernel(*_flat(*tensors, mask), gradients=True, starts=True)
+        shape = emission.shape
+        return results.grad_emission.reshape(shape), results.starts.reshape(shape), results.value.reshape(shape[:-2])
+    logits, emission = mask_out(termination_logits, emission, mask)
+    inputs = log_weights, logits.movedim(-2, 0), emission.movedim(-2, 0)
+    forward = forward_messages(*inputs)
+    stays, starts, _ = step_posterior(*inputs, forward, backward_messages(*inputs))
+    stays, starts = stays.movedim(0, -2), starts.movedim(0, -2)
+    if mask is not None:
+        stays, starts = stays * mask.unsqueeze(-1), starts * mask.unsqueeze(-1)
+    return stays + starts, starts, forward.log_normalizer.sum(0)

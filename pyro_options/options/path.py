@@ -1,0 +1,290 @@
+"""The distribution of one episode's options and terminations, and everything that can be asked of it."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from pyro.distributions import TorchDistribution
+from torch import Tensor
+from torch.distributions import constraints
+from torch.nn.functional import logsigmoid, one_hot
+
+from pyro_options.distributions.log_mixture import log_mix
+from pyro_options.distributions.log_space import safe_log
+from pyro_options.errors import InputError
+
+from .marginal import log_marginal, mask_out, path_posterior
+from .recursion import forward_messages
+
+
+@dataclass(frozen=True)
+class PathPosterior:
+    """What the actions say about the path. Padded steps hold zeros."""
+
+    options: Tensor  # (..., T, K) p(h_t = k | a)
+    starts: Tensor  # (..., T, K) p(b_t = 1, h_t = k | a)
+    log_marginal: Tensor  # (...)
+
+    @property
+    def switches(self) -> Tensor:
+        """``(..., T)`` p(b_t = 1 | a); one at the first step."""
+        return self.starts.sum(-1)
+
+
+def encode_path(options: Tensor, terminations: Tensor, num_options: int) -> Tensor:
+    """The path tensor ``(..., T, K + 1)``: terminations first, one-hot options behind.
+
+    >>> encode_path(torch.tensor([0, 0, 1]), torch.tensor([1, 0, 1]), num_options=2).tolist()
+    [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
+
+    :param options: integer options ``(..., T)``
+    :param terminations: bits ``(..., T)``
+    """
+    hot = one_hot(options, num_options)
+    return torch.cat([terminations.unsqueeze(-1).to(hot.dtype), hot], -1)
+
+
+class OptionPath(TorchDistribution):
+    r"""Options :math:`h_t` and terminations :math:`b_t` of an episode, given its states and the high-level policy.
+
+    .. math:: p(\zeta) = \eta_{h_0}\prod_{t\ge 1}
+        [\psi_{h_{t-1}}(s_t)\,\eta_{h_t}]^{b_t}
+        [(1-\psi_{h_{t-1}}(s_t))\,\delta_{h_t=h_{t-1}}]^{1-b_t}, \qquad b_0 = 1
+
+    A path is one tensor of event shape ``(T, K + 1)``: ``b_t`` in column 0, ``h_t`` (one-hot or relaxed) behind it.
+    With a nonparametric truncation the weights sum to less than one: densities leave the rest of the mass to options
+    not yet born, while :meth:`sample` draws among the options that exist.
+
+    :param log_weights: log η, shape ``(K,)`` or ``(..., K)``
+    :param termination_logits: logit ψ_k(s_t), shape ``(..., T, K)``; entry ``t = 0`` is not used
+    :param mask: steps in use, shape ``(..., T)``; all of them by default
+
+    Reference: Villecroze et al. (2022), section 4 and appendix A.
+    """
+
+    arg_constraints: ClassVar[dict] = {}
+    support = constraints.independent(constraints.real, 2)
+
+    def __init__(self, log_weights, termination_logits, mask=None, validate_args=None):
+        if termination_logits.dim() < 2 or log_weights.dim() < 1:
+            raise InputError(
+                "Expected log_weights (..., K) and termination_logits (..., T, K) but got shapes "
+                f"{tuple(log_weights.shape)} and {tuple(termination_logits.shape)}."
+            )
+        T, K = termination_logits.shape[-2:]
+        if log_weights.shape[-1] != K or K < 1:
+            raise InputError(
+                f"Expected one log weight and one termination logit per option (at least one option) but got "
+                f"{log_weights.shape[-1]} log weights and {K} termination logits."
+            )
+        if T < 1:
+            raise InputError("Expected episodes of at least one step but got termination_logits with T = 0.")
+        if mask is not None and mask.shape != termination_logits.shape[:-1]:
+            raise InputError(
+                f"Expected a mask of shape {tuple(termination_logits.shape[:-1])} to go with termination_logits but "
+                f"got {tuple(mask.shape)}."
+            )
+        batch_shape = torch.broadcast_shapes(log_weights.shape[:-1], termination_logits.shape[:-2])
+        self.log_weights, self.termination_logits = log_weights, termination_logits
+        self.step_mask = mask
+        super().__init__(batch_shape, torch.Size((T, K + 1)), validate_args=False)
+
+    @property
+    def num_options(self) -> int:
+        """K."""
+        return self.log_weights.shape[-1]
+
+    @property
+    def has_enumerate_support(self) -> bool:
+        return False
+
+    def expand(self, batch_shape, _instance=None):
+        shape = torch.Size(batch_shape)
+        if shape == self.batch_shape:
+            return self
+        T, K = self.termination_logits.shape[-2:]
+        mask = None if self.step_mask is None else self.step_mask.expand(shape + (T,))
+        return OptionPath(self.log_weights.expand(shape + (K,)), self.termination_logits.expand(shape + (T, K)), mask)
+
+    def _masked(self, per_step: Tensor) -> Tensor:
+        return per_step if self.step_mask is None else torch.where(self.step_mask, per_step, torch.zeros_like(per_step))
+
+    def _broadcast(self, emission: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Weights, termination logits, emission and mask of one common batch shape."""
+        logits, mask = self.termination_logits, self.step_mask
+        if emission.shape[-2:] != logits.shape[-2:]:
+            raise InputError(
+                f"Expected an emission of shape (..., T, K) = (..., {logits.shape[-2]}, {logits.shape[-1]}) but got "
+                f"{tuple(emission.shape)}."
+            )
+        shape = torch.broadcast_shapes(self.batch_shape, emission.shape[:-2])
+        log_weights, logits = self.log_weights.expand(shape + (-1,)), logits.expand(shape + (-1, -1))
+        return (
+            log_weights,
+            logits,
+            emission.expand(shape + (-1, -1)),
+            mask if mask is None else mask.expand(shape + (-1,)),
+        )
+
+    def _time_major(self, emission: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Weights, termination logits and emission as the messages want them, padding made the identity."""
+        log_weights, logits, emission, mask = self._broadcast(emission)
+        logits, emission = mask_out(logits, emission, mask)
+        return log_weights, logits.movedim(-2, 0), emission.movedim(-2, 0)
+
+    def sample(self, sample_shape=torch.Size()):
+        shape = torch.Size(sample_shape) + self.batch_shape
+        T, K = self.termination_logits.shape[-2:]
+        with torch.no_grad():
+            logits = self.termination_logits.expand(shape + (T, K))
+            proposals = torch.distributions.Categorical(logits=self.log_weights.unsqueeze(-2), validate_args=False)
+            proposals = proposals.expand(shape + (T,)).sample()
+            noise = torch.rand(shape + (T,), dtype=logits.dtype, device=logits.device)
+            stops = torch.sigmoid(logits) > noise.unsqueeze(-1)  # would each option stop here?
+            if self.step_mask is not None:
+                stops = stops & self.step_mask.unsqueeze(-1)
+            option = proposals[..., 0]
+            options, terminations = [option], [torch.ones_like(option)]
+            for t in range(1, T):
+                stop = stops[..., t, :].gather(-1, option.unsqueeze(-1)).squeeze(-1)
+                option = torch.where(stop, proposals[..., t], option)
+                options.append(option)
+                terminations.append(stop.to(option.dtype))
+            path = encode_path(torch.stack(options, -1), torch.stack(terminations, -1), K)
+        return path.to(self.log_weights.dtype)
+
+    def rsample(self, sample_shape=torch.Size()):
+        """The same as :meth:`sample`: discrete paths carry no gradient."""
+        return self.sample(sample_shape)
+
+    def log_prob(self, value):
+        """Log-probability of a discrete path, or the paper's relaxation of it (appendix A) for a relaxed one.
+
+        An impossible path gets the logarithm of the smallest normal number instead of minus infinity.
+        """
+        b, h = value[..., 0], value[..., 1:]
+        log_eta = log_mix(h, self.log_weights.unsqueeze(-2))  # (..., T)
+        logits = self.termination_logits[..., 1:, :]
+        if self.step_mask is not None:  # not only the result: a NaN in the padding would reach every gradient
+            logits = torch.where(self.step_mask[..., 1:, None], logits, torch.zeros_like(logits))
+        log_stop = log_mix(h[..., :-1, :], logsigmoid(logits))
+        log_stay = log_mix(h[..., :-1, :], logsigmoid(-logits))
+        overlap = torch.minimum(h[..., 1:, :], h[..., :-1, :]).sum(-1)  # 1 - |h_t - h_{t-1}|_1 / 2
+        log_switch = safe_log(b[..., 1:]) + log_stop + log_eta[..., 1:]
+        log_keep = safe_log(1 - b[..., 1:]) + log_stay + safe_log(overlap)
+        first = safe_log(b[..., :1]) + log_eta[..., :1]
+        return self._masked(torch.cat([first, torch.logaddexp(log_switch, log_keep)], -1)).sum(-1)
+
+    def log_marginal(self, emission: Tensor) -> Tensor:
+        """``log p(a)`` with the path summed out, shape ``(...)``.
+
+        :param emission: ``log π_k(a_t | s_t)`` of shape ``(..., T, K)``
+        """
+        return log_marginal(*self._broadcast(emission))
+
+    def posterior(self, emission: Tensor) -> PathPosterior:
+        """Marginals of the path given the actions; differentiable any number of times."""
+        return PathPosterior(*path_posterior(*self._broadcast(emission)))
+
+    def viterbi(self, emission: Tensor) -> tuple[Tensor, Tensor]:
+        """The most probable option sequence, terminations summed out, and its joint log-probability with the actions.
+
+        :returns: options ``(..., T)`` (padded steps repeat the last one) and log-probabilities ``(...)``
+        """
+        with torch.no_grad():
+            log_weights, logits, emission = self._time_major(emission)
+            log_stop, log_stay = logsigmoid(logits), logsigmoid(-logits)
+            score, back = log_weights + emission[0], []
+            for t in range(1, len(emission)):
+                leave, source = (score + log_stop[t]).max(-1, keepdim=True)
+                # Staying put and terminating into the same option are the same sequence.
+                keep = score + torch.logaddexp(log_stay[t], log_stop[t] + log_weights)
+                move = leave + log_weights
+                stays = torch.arange(self.num_options, device=score.device).expand_as(keep)
+                back.append(torch.where(keep >= move, stays, source))
+                score = emission[t] + torch.maximum(keep, move)
+            log_prob, option = score.max(-1)
+            options = [option]
+            for source in reversed(back):
+                option = source.gather(-1, option.unsqueeze(-1)).squeeze(-1)
+                options.append(option)
+        return torch.stack(options[::-1], -1), log_prob
+
+    def sample_posterior(self, emission: Tensor) -> Tensor:
+        """A discrete path drawn from ``p(path | actions)``: forward filtering, backward sampling."""
+        with torch.no_grad():
+            log_weights, logits, emission = self._time_major(emission)
+            alpha = forward_messages(log_weights, logits, emission).state
+            option = torch.distributions.Categorical(logits=alpha[-1], validate_args=False).sample()
+            options, terminations = [option], []
+            for t in range(len(emission) - 1, 0, -1):
+                chosen = option.unsqueeze(-1)
+                stay = (alpha[t - 1] + logsigmoid(-logits[t])).gather(-1, chosen)
+                stop = alpha[t - 1] + logsigmoid(logits[t]) + log_weights.gather(-1, chosen)
+                event = torch.distributions.Categorical(
+                    logits=torch.cat([stay, stop], -1), validate_args=False
+                ).sample()
+                terminations.append((event > 0).to(option.dtype))
+                option = torch.where(event > 0, event - 1, option)
+                options.append(option)
+            terminations.append(torch.ones_like(option))
+            path = encode_path(torch.stack(options[::-1], -1), torch.stack(terminations[::-1], -1), self.num_options)
+        return path.to(self.log_weights.dtype)
+
+    #: whether weights ``(K,)`` are all that :meth:`reweighted` needs
+    reweightable = True
+
+    def reweighted(self, log_weights: Tensor) -> "OptionPath":
+        """The same paths under other weights ``(K,)``."""
+        return OptionPath(log_weights, self.termination_logits, self.step_mask)
+
+    def marginalize(self, likelihood) -> "MarginalActions":
+        """The actions with the path summed out; what :func:`~pyro_options.handlers.collapse` uses."""
+        return MarginalActions(self, likelihood)
+
+
+class MarginalActions(TorchDistribution):
+    """Actions of an episode with the path summed out.
+
+    :param path: the distribution of the path
+    :param likelihood: the distribution of actions given a path, with ``component_log_prob(actions) -> (..., T, K)``
+    """
+
+    arg_constraints: ClassVar[dict] = {}
+
+    def __init__(self, path: OptionPath, likelihood, validate_args=None):
+        self.path, self.likelihood = path, likelihood
+        super().__init__(path.batch_shape, likelihood.event_shape, validate_args=False)
+
+    @property
+    def support(self):
+        return self.likelihood.support
+
+    @property
+    def step_mask(self):
+        """Steps in use."""
+        return self.likelihood.step_mask
+
+    def expand(self, batch_shape, _instance=None):
+        return MarginalActions(self.path.expand(batch_shape), self.likelihood.expand(batch_shape))
+
+    def component_log_prob(self, value: Tensor) -> Tensor:
+        """log π_k(a_t | s_t), ``(..., T, K)``."""
+        return self.likelihood.component_log_prob(value)
+
+    def responsibilities(self, value: Tensor) -> Tensor:
+        """``(..., T, K)`` p(h_t = k | actions)."""
+        return self.path.posterior(self.component_log_prob(value)).options
+
+    def log_prob(self, value):
+        return self.path.log_marginal(self.component_log_prob(value))
+
+    def weighed(self, value: Tensor):
+        """The log-probability of ``value`` as a function of the log weights alone; all else is computed here."""
+        if not self.path.reweightable:
+            return None
+        emission = self.component_log_prob(value)
+        return lambda log_weights: self.path.reweighted(log_weights).log_marginal(emission)
+
+    def sample(self, sample_shape=torch.Size()):
+        return self.likelihood.given(self.path.sample(sample_shape)).sample()

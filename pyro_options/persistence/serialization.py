@@ -1,0 +1,128 @@
+"""Everything that a training is made of, as named tensors and plain numbers, and back."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from pyro_options.errors import check
+from pyro_options.growth.growable import growables
+from pyro_options.growth.resizing import set_data
+
+Modules = Mapping[str, nn.Module]
+
+
+def _tensors(modules: Modules) -> dict[str, Tensor]:
+    """Parameters and buffers themselves, by name."""
+    own = {name: module.state_dict(keep_vars=True) for name, module in modules.items()}
+    return {f"{prefix}.{name}": tensor for prefix, tensors in own.items() for name, tensor in tensors.items()}
+
+
+def _names(modules: Modules) -> dict[int, str]:
+    """The name of each parameter, by the object that it is; an optimizer knows it by nothing else."""
+    return {id(p): f"{prefix}.{name}" for prefix, m in modules.items() for name, p in m.named_parameters()}
+
+
+def module_state(modules: Modules) -> dict[str, Tensor]:
+    """Copies of parameters and buffers."""
+    return {name: tensor.detach().clone() for name, tensor in _tensors(modules).items()}
+
+
+def plan_modules(modules: Modules, state: Mapping[str, Tensor], growth: int = 0) -> list[tuple[Tensor, Tensor]]:
+    """What goes where, if all of it fits; nothing is changed yet.
+
+    :param growth: how many components the saved modules have more than these
+    """
+    own = _tensors(modules)
+    missing = sorted(own.keys() ^ state.keys())
+    check(not missing, "the parameters of this model and guide", f"others: {', '.join(missing[:3])}")
+    axes = {id(getattr(g, n)): axis for g in growables(modules.values()) for n, axis in g.component_axes.items()}
+    plan = []
+    for name, tensor in own.items():
+        shape = list(tensor.shape)
+        if id(tensor) in axes:
+            shape[axes[id(tensor)]] += growth
+        value = state[name]
+        check(list(value.shape) == shape, f"{name} of shape {tuple(shape)}", tuple(value.shape))
+        check(value.dtype == tensor.dtype, f"{name} of type {tensor.dtype}", value.dtype)
+        plan.append((tensor, value))
+    return plan
+
+
+@torch.no_grad()
+def fill(plan: list[tuple[Tensor, Tensor]]) -> None:
+    """Carries a plan out: the same tensor objects get other numbers, and another shape where K differs."""
+    for tensor, value in plan:
+        if tensor.shape == value.shape:
+            tensor.copy_(value)
+            tensor.grad = None
+        else:
+            set_data(tensor, value.to(tensor.device, copy=True))
+
+
+def optimizer_state(optimizer: Optimizer, modules: Modules) -> dict[str, Tensor]:
+    """Copies of what an optimizer remembers of each parameter, ``name/key``."""
+    names = _names(modules)
+    return {
+        f"{names[id(parameter)]}/{key}": torch.as_tensor(value).detach().clone()
+        for parameter, state in optimizer.state.items()
+        for key, value in state.items()
+    }
+
+
+def load_optimizer(optimizer: Optimizer, modules: Modules, state: Mapping[str, Tensor], rates: list[float]) -> None:
+    """Makes an optimizer remember that again, and nothing else. The modules must be filled already.
+
+    :param rates: learning rate of each group
+    """
+    names = _names(modules)
+    parameters = {names[id(p)]: p for group in optimizer.param_groups for p in group["params"]}
+    found: dict[str, dict[str, Tensor]] = {}
+    for full, value in state.items():
+        name, _, key = full.rpartition("/")
+        check(name in parameters, "an optimizer of these parameters", f"one that knows {name!r}")
+        fits = value.dim() == 0 or value.shape == parameters[name].shape
+        check(fits, f"{full} of shape {tuple(parameters[name].shape)}", tuple(value.shape))
+        found.setdefault(name, {})[key] = value.to(parameters[name].device, copy=True)
+    check(len(rates) == len(optimizer.param_groups), f"{len(optimizer.param_groups)} learning rates", len(rates))
+    optimizer.state.clear()
+    for name, entries in found.items():
+        optimizer.state[parameters[name]] = entries
+    for group, rate in zip(optimizer.param_groups, rates):
+        group["lr"] = float(rate)
+
+
+def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The random numbers to come, of torch, numpy and Python: tensors and plain numbers."""
+    _, keys, position, has_gauss, gauss = np.random.get_state()
+    tensors = {"torch": torch.get_rng_state(), "numpy": torch.from_numpy(np.asarray(keys).astype(np.int64))}
+    if torch.cuda.is_available():
+        tensors |= {f"cuda{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    plain = {"numpy": [int(position), int(has_gauss), float(gauss)], "python": list(random.getstate())}
+    return tensors, plain
+
+
+def set_random_state(tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+    """The inverse of :func:`random_state`. GPUs that are not there, or were not, keep the state they have."""
+    keys = tensors["numpy"].numpy().astype(np.uint32)
+    version, words, gauss = plain["python"]
+    np.random.set_state(("MT19937", keys, *plain["numpy"]))
+    random.setstate((version, tuple(words), gauss))
+    torch.set_rng_state(tensors["torch"])
+    for i in range(torch.cuda.device_count()):
+        if f"cuda{i}" in tensors:
+            torch.cuda.set_rng_state(tensors[f"cuda{i}"], i)
+
+
+def parts(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors under ``prefix:``, without it."""
+    return {name.removeprefix(f"{prefix}:"): t for name, t in tensors.items() if name.startswith(f"{prefix}:")}
+
+
+def prefixed(**groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """One mapping of several, each under its ``prefix:``."""
+    return {f"{prefix}:{name}": t for prefix, tensors in groups.items() for name, t in tensors.items()}

@@ -1,0 +1,198 @@
+"""Files that survive a crash and need no trust: written whole or not at all, checked before they are believed.
+
+A file holds tensors (safetensors) and a header of plain JSON: format, version, settings, and a checksum of every name,
+shape and byte. Nothing in it can run code.
+"""
+
+import glob
+import hashlib
+import json
+import logging
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from pyro_options.errors import FileError, InputError, check
+
+logger = logging.getLogger(__name__)
+
+_MAX_HEADER = 2**27  # bytes of JSON; the history of a million epochs takes less
+_BROKEN = (
+    *(SafetensorError, KeyError, TypeError, AttributeError, RuntimeError, ValueError),
+    *(IndexError, OverflowError, RecursionError, EOFError),
+)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike, previous: Path | None = None) -> Iterator[BinaryIO]:
+    """A file to write that takes the place of ``path`` at the end: all of it or, if anything fails, none of it.
+
+    :param previous: where what was at ``path`` goes; it is lost otherwise
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if previous is not None and path.exists():
+            os.replace(path, previous)
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: str | os.PathLike, value: Any, indent: int | None = None) -> None:
+    """Writes plain values: all of them or, if anything fails, none."""
+    with replacing(path) as file:
+        file.write((json.dumps(value, indent=indent) + "\n").encode())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a rename last through a power cut, where the system lets us."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
+    """Of every name, shape and byte: safetensors itself does not notice a changed number."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+@contextmanager
+def reading(path: str | os.PathLike, writer: str) -> Iterator[None]:
+    """Whatever is wrong with the content of a file becomes a :class:`FileError` that names it.
+
+    :param writer: what writes such files
+    """
+    name = os.fspath(path)
+    try:
+        yield
+    except FileError as error:
+        raise error if str(error).startswith(f"{name}: ") else FileError(f"{name}: {error}") from error
+    except InputError as error:
+        raise FileError(f"{name}: {error}") from error
+    except _BROKEN as error:
+        text = f"Expected a file that {writer} wrote but got {type(error).__name__}: {error}. Write it again."
+        raise FileError(f"{name}: {text}") from error
+
+
+def sweep(path: str | os.PathLike) -> None:
+    """Removes what writers of ``path`` that were killed have left behind. Call it where nobody else is writing it."""
+    path = Path(path)
+    for litter in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        litter.unlink(missing_ok=True)
+
+
+def previous_of(path: str | os.PathLike) -> Path:
+    """Where the file before the last one is kept."""
+    path = Path(path)
+    return path.with_name(f"{path.name}.previous")
+
+
+def _serialized(tensors: dict[str, Tensor], metadata: dict[str, str]) -> tuple[bytes, memoryview]:
+    """Header and numbers of a safetensors file, whose metadata safetensors itself writes in random order."""
+    content = safetensors.torch.save(tensors, metadata)
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start]) | {"__metadata__": metadata}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # numbers stay aligned
+    return len(text).to_bytes(8, "little") + text, memoryview(content)[start:]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file: tensors, and settings as JSON.
+
+    :param name: in the header of every such file
+    :param version: the one that is written and read
+    :param writer: what writes such files, for messages
+    """
+
+    name: str
+    version: int
+    writer: str
+
+    def write(
+        self,
+        path: str | os.PathLike,
+        config: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        previous: Path | None = None,
+    ) -> None:
+        """Writes settings and tensors to ``path``.
+
+        :param config: plain numbers, texts, lists and dicts
+        :param previous: where what was at ``path`` goes
+        """
+        text = json.dumps(config)
+        own = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+        header = {"format": self.name, "version": str(self.version), "config": text, "checksum": checksum(text, own)}
+        start, numbers = _serialized(own, header)
+        with replacing(path, previous) as file:
+            file.write(start)
+            file.write(numbers)
+
+    def read(self, path: str | os.PathLike, max_bytes: int = 2**34) -> tuple[Any, dict[str, Tensor]]:
+        """Settings and tensors of a file that :meth:`write` wrote; anything else is refused.
+
+        :param max_bytes: refuse a larger file; tensors take no more memory than the file has bytes
+        """
+        with reading(path, self.writer):
+            size = os.path.getsize(path)
+            check(size <= max_bytes, f"at most {max_bytes} bytes", size, "Pass a larger max_bytes if that is right.")
+            with open(path, "rb") as start:
+                declared = int.from_bytes(start.read(8), "little")
+            fix = f"Is it a file that {self.writer} wrote?"
+            check(8 <= declared <= min(size, _MAX_HEADER), "a header that fits the file", f"{declared} bytes", fix)
+            with safe_open(os.fspath(path), framework="pt") as file:
+                header = file.metadata() or {}
+                form, version = header.get("format"), header.get("version")
+                check(form == self.name, f"the format {self.name!r}", repr(form))
+                check(version == str(self.version), f"version {self.version} of it", repr(version))
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            text = header.get("config", "")
+            intact = header.get("checksum") == checksum(text, tensors)
+            check(intact, "the numbers that were written", "others", "The file is damaged: copy or write it again.")
+            return json.loads(text), tensors
+
+    def read_last_good(self, path: str | os.PathLike) -> tuple[Any, dict[str, Tensor]] | None:
+        """The file at ``path``, or the one before it if that is damaged or missing; ``None`` if there is neither."""
+        refused: list[FileError] = []
+        for place in (Path(path), previous_of(path)):
+            if not place.exists():
+                continue
+            try:
+                content = self.read(place)
+            except FileError as error:
+                logger.warning("%s Looking for the one before it.", error)
+                refused.append(error)
+                continue
+            if place != Path(path):
+                logger.warning("going on from %s", place)
+            return content
+        if refused:
+            raise FileError(" ".join(str(error) for error in refused)) from refused[0]
+        return None

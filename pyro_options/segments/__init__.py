@@ -1,0 +1,5 @@
+"""CompILE: episodes cut into segments of Poisson length, each with one skill."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,95 @@
+"""CompILE's encoder: reads an episode once for each segment, and what comes before the segment is masked out."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from pyro_options.errors import check
+from pyro_options.growth.growable import GrowableHeads, GrowableInput
+from pyro_options.nn.backward_lstm import backward_lstm, backward_recurrence, reverse_episodes
+from pyro_options.nn.networks import mlp
+from pyro_options.nn.varying_inputs import VaryingInputs
+
+
+class SegmentEncoder(nn.Module):
+    r"""Logits of :math:`q(b_j\mid b_{<j},\eta,\xi)` and :math:`q(h_j\mid b,\eta,\xi)`.
+
+    Steps are embedded; an LSTM that reads backwards tells each of them what is to come. For each boundary another LSTM
+    reads forwards, its inputs masked up to the boundary before, and a head at each step, and at one more behind the
+    last, says how likely the segment ends there. The skill of a segment is read off the mean of its embedded steps.
+
+    :param step_dim: size of a state and an action side by side
+    :param num_options: K
+    :param lstm_size: hidden units of each LSTM
+    :param hidden: widths of the heads, at least one; the first is that of the embedding
+    :param inputs: reads the states, the first entries of a step
+    """
+
+    def __init__(
+        self,
+        step_dim: int,
+        num_options: int,
+        lstm_size: int = 32,
+        hidden: Sequence[int] = (32, 32),
+        inputs: VaryingInputs | None = None,
+    ):
+        super().__init__()
+        check(num_options >= 1, "num_options >= 1", num_options)
+        check(len(hidden) >= 1, "at least one hidden layer in the encoder", list(hidden))
+        self.inputs = inputs
+        if inputs is not None:
+            step_dim += inputs.out_features - inputs.state_dim
+        width = hidden[0]
+        self.embed = nn.Linear(step_dim, width)
+        self.ahead = nn.LSTM(width, lstm_size, batch_first=True)
+        self.segment = nn.LSTM(width + lstm_size + 2, lstm_size, batch_first=True)
+        self.from_lstm, self.weights_to_boundary = nn.Linear(lstm_size, width), GrowableInput(num_options, width)
+        self.boundary_rest, boundary_width = mlp(width, hidden[1:])
+        self.boundary_head = nn.Linear(boundary_width, 1)
+        self.from_steps, self.weights_to_skill = nn.Linear(width, width), GrowableInput(num_options, width)
+        self.skill_rest, skill_width = mlp(width, hidden[1:])
+        self.skill_head = GrowableHeads(skill_width, num_options, 1)
+
+    @property
+    def num_options(self) -> int:
+        """K."""
+        return self.skill_head.num_components
+
+    def embedding(self, states: Tensor, actions: Tensor) -> Tensor:
+        """``(N, T, H)``."""
+        states = states if self.inputs is None else self.inputs(states)
+        return torch.relu(self.embed(torch.cat([states, actions], -1)))
+
+    def boundaries(self, embedded: Tensor, mask: Tensor, log_weights: Tensor) -> Callable[[Tensor], Tensor]:
+        """A function from how much each step lies behind the boundary before, ``(N, T)``, to logits ``(N, T + 1)``."""
+        context = torch.cat([embedded, backward_lstm(self.ahead, (embedded,), mask)], -1)
+        lengths = mask.sum(-1, keepdim=True)
+        time = torch.arange(mask.shape[-1] + 1, device=mask.device)
+        inside, end = time <= lengths, (time == lengths).to(context).unsqueeze(-1)  # (N, T + 1)
+        bias = self.from_lstm.bias + self.weights_to_boundary(torch.exp(log_weights))
+        # The mask multiplies a step as a whole, so that products with steps are the same for every segment.
+        # Our LSTM reads backwards, so episodes are turned around, once.
+        lstm = self.segment
+        of_step, of_end = lstm.weight_ih_l0.split([context.shape[-1] + 1, 1], 1)
+        steps = nn.functional.linear(pad(context, (0, 1), value=1.0), of_step)
+        steps = reverse_episodes(pad(steps, (0, 0, 0, 1)), inside)  # (N, T + 1, 4H)
+        always = reverse_episodes(end, inside) * of_end.squeeze(-1) + lstm.bias_ih_l0 + lstm.bias_hh_l0
+
+        def logits(passed: Tensor) -> Tensor:
+            open_ = reverse_episodes(pad(passed, (0, 1)).unsqueeze(-1), inside)
+            read = backward_recurrence(torch.addcmul(always, open_, steps), lstm.weight_hh_l0, inside)
+            hidden = torch.relu(nn.functional.linear(read, self.from_lstm.weight, bias))
+            return reverse_episodes(self.boundary_head(self.boundary_rest(hidden)), inside).squeeze(-1)
+
+        return logits
+
+    def skills(self, embedded: Tensor, masks: Tensor, log_weights: Tensor) -> Tensor:
+        """Logits of the skill of each segment, ``(N, M, K)``.
+
+        :param masks: how much each step belongs to each segment ``(N, M, T)``
+        """
+        mean = (masks @ embedded) / (masks.sum(-1, keepdim=True) + 1e-3)
+        hidden = torch.relu(self.from_steps(mean) + self.weights_to_skill(torch.exp(log_weights)))
+        return self.skill_head(self.skill_rest(hidden)).squeeze(-1)

@@ -1,0 +1,132 @@
+"""Skills in a safetensors file: tensors, and a header that says how to put them together. No pickle anywhere."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from pyro_options.errors import InputError, check, choice
+from pyro_options.nn.varying_inputs import VaryingInputs
+from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Termination
+from pyro_options.persistence.storage import Format, reading
+from pyro_options.segments.poisson_segments import PoissonSegments
+
+from .numpy_policy import layers_of
+from .summary import Summary
+
+if TYPE_CHECKING:
+    from .skills import Skills
+
+FORMAT = Format("pyro_options.Skills", 1, "Skills.save")
+_SUMMARY = tuple(field.name for field in fields(Summary))
+_LAYERS = {"varying": VaryingInputs, "linear": nn.Linear, "relu": nn.ReLU}
+
+
+def _network(module: nn.Module, name: str) -> tuple[list[str], dict[str, Tensor]]:
+    """Names of the layers of a state network, and their tensors."""
+    layers = layers_of(module.network)
+    if layers is None:
+        raise InputError(
+            f"Expected a state network of known layers to save but got {module.network}. Build it with hidden=…, or "
+            "save its state_dict yourself."
+        )
+    kinds = [next(kind for kind, type_ in _LAYERS.items() if isinstance(layer, type_)) for layer in layers]
+    tensors = {f"{name}.{i}.{key}": t for i, layer in enumerate(layers) for key, t in layer.state_dict().items()}
+    return kinds, tensors
+
+
+def write(path: str | os.PathLike, skills: "Skills") -> None:
+    """Writes skills to ``path``."""
+    tensors, networks = {"log_weights": skills.log_weights}, {}
+    for name, module in (("policy", skills.policy), ("termination", skills.termination)):
+        networks[name], parts = _network(module, name)
+        tensors |= parts | {f"{name}.{key}": t for key, t in module.heads.state_dict().items()}
+    if not skills.discrete:
+        tensors["policy.log_scale"] = skills.policy.log_scale()
+    if skills.summary is not None:
+        tensors |= {f"summary.{name}": value for name, value in skills.summary.tensors().items()}
+    config = {
+        "networks": networks,
+        "discrete": skills.discrete,
+        "state_dim": skills.state_dim,
+        "packed": skills.packed,
+        "max_duration": skills.max_duration,
+        "segments": None if skills.segments is None else asdict(skills.segments),
+        "min_log_scale": None if skills.discrete else skills.policy.min_log_scale,
+        "initial_logit": skills.termination.initial_logit,
+        "action_names": skills.action_names,
+        "metadata": skills.metadata,
+    }
+    FORMAT.write(path, config, tensors)
+
+
+def read(path: str | os.PathLike) -> dict[str, Any]:
+    """The arguments of :class:`Skills` from a file."""
+    config, tensors = FORMAT.read(path)
+    with reading(path, FORMAT.writer):
+        return _arguments(config, tensors)
+
+
+def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
+    left = dict(tensors)  # what has found its place is taken out
+    state_dim = int(config["state_dim"])
+    policy: CategoricalPolicy | GaussianPolicy
+    network, weight = _rebuild("policy", config, left), left["policy.weight"]
+    check(weight.dim() == 3, "weights of shape (K, out, features)", tuple(weight.shape))
+    K, out = weight.shape[:2]
+    if config["discrete"]:
+        policy = CategoricalPolicy(state_dim, K, out, network=network)
+    else:
+        policy = GaussianPolicy(state_dim, K, out, network=network, min_log_scale=float(config["min_log_scale"]))
+        _fill(policy.log_scale, {"value": left.pop("policy.log_scale")})
+    _fill(policy.heads, {key: left.pop(f"policy.{key}") for key in ("weight", "bias")})
+    network = _rebuild("termination", config, left)
+    termination = Termination(state_dim, K, network=network, initial_logit=float(config["initial_logit"]))
+    _fill(termination.heads, {key: left.pop(f"termination.{key}") for key in ("weight", "bias")})
+    log_weights = left.pop("log_weights")
+    summary = None
+    if "summary.usage" in left:
+        summary = Summary(*(left.pop(f"summary.{name}") for name in _SUMMARY))
+        sizes = {name: (K, out) if name == "actions" else (K,) for name in _SUMMARY}
+        for name, value in summary.tensors().items():
+            check(tuple(value.shape) == sizes[name], f"summary.{name} of shape {sizes[name]}", tuple(value.shape))
+    check(not left, "no other tensors", sorted(left))
+    return {
+        "policy": policy,
+        "termination": termination,
+        "log_weights": log_weights,
+        "packed": bool(config["packed"]),
+        "max_duration": config["max_duration"],
+        "segments": None if config.get("segments") is None else PoissonSegments(**config["segments"]),
+        "summary": summary,
+        "action_names": config["action_names"],
+        "metadata": config["metadata"],
+    }
+
+
+def _rebuild(name: str, config: Mapping[str, Any], left: dict[str, Tensor]) -> nn.Module:
+    """A state network out of the tensors that belong to it, which it takes out of ``left``."""
+    layers: list[nn.Module] = []
+    for i, kind in enumerate(config["networks"][name]):
+        choice(kind, "layer", _LAYERS)
+        if kind == "varying":
+            layers.append(VaryingInputs(left.pop(f"{name}.{i}.index"), int(config["state_dim"])))
+        elif kind == "linear":
+            values = {key: left.pop(f"{name}.{i}.{key}") for key in ("weight", "bias")}
+            layer = nn.Linear(values["weight"].shape[1], values["weight"].shape[0], dtype=values["weight"].dtype)
+            _fill(layer, values)
+            layers.append(layer)
+        else:
+            layers.append(nn.ReLU())
+    return layers[0] if len(layers) == 1 and isinstance(layers[0], VaryingInputs) else nn.Sequential(*layers)
+
+
+def _fill(module: nn.Module, values: Mapping[str, Tensor]) -> None:
+    """Puts tensors of the right shapes, whatever their precision, in the place of the parameters."""
+    for key, value in values.items():
+        expected = tuple(getattr(module, key).shape)
+        check(tuple(value.shape) == expected, f"{key} of shape {expected}", tuple(value.shape))
+        check(value.is_floating_point(), f"{key} as floating point numbers", value.dtype)
+        setattr(module, key, nn.Parameter(value))

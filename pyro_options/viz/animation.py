@@ -1,0 +1,56 @@
+"""Episodes as animated pictures, with the option that is on written below each frame."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from pyro_options.errors import check
+
+from .palette import option_color
+
+_BAR, _STRIP = 22, 8  # pixels for the name, and for the strip of what was on and will be
+
+
+def annotate(frame: np.ndarray, options: Sequence[int], time: int, name: str, scale: int = 2) -> Image.Image:
+    """A frame with the name of its option, and a strip with the options of the whole episode and a mark at ``time``.
+
+    :param frame: ``(height, width, 3)`` bytes
+    :param options: option of each step
+    :param scale: enlarge the frame by this factor
+    """
+    picture = Image.fromarray(frame).resize((frame.shape[1] * scale, frame.shape[0] * scale), Image.Resampling.NEAREST)
+    width, height = picture.size
+    canvas = Image.new("RGB", (width, height + _BAR + _STRIP), "black")
+    canvas.paste(picture, (0, 0))
+    draw = ImageDraw.Draw(canvas)
+    color = option_color(options[time])
+    draw.rectangle((0, height, 12, height + _BAR), fill=color)
+    draw.text((18, height + 3), name, fill="white", font=ImageFont.load_default(14))
+    edges = np.linspace(0, width, len(options) + 1)
+    for t, option in enumerate(options):
+        draw.rectangle((edges[t], height + _BAR, edges[t + 1], height + _BAR + _STRIP), fill=option_color(option))
+    draw.line((edges[time], height + _BAR - 2, edges[time], height + _BAR + _STRIP), fill="white", width=2)
+    return canvas
+
+
+def save_gif(
+    path: str | os.PathLike,
+    frames: Sequence[np.ndarray],
+    options: Sequence[int],
+    names: Sequence[str],
+    milliseconds: int = 66,
+    scale: int = 2,
+) -> None:
+    """Writes an animated GIF of an episode.
+
+    :param frames: the screen at each step
+    :param options: the option of each step
+    :param names: what to call each option
+    :param milliseconds: per frame
+    """
+    check(len(frames) == len(options) >= 1, "one option for each frame", f"{len(options)} for {len(frames)}")
+    shown = [annotate(frame, options, t, names[options[t]], scale) for t, frame in enumerate(frames)]
+    first, *rest = [picture.quantize(64, dither=Image.Dither.NONE) for picture in shown]
+    first.save(path, save_all=True, append_images=rest, duration=milliseconds, loop=0, optimize=True)

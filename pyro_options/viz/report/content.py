@@ -1,0 +1,168 @@
+"""What a report says, as plain numbers and text for its script to draw."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyro_options.data.trajectories import Trajectories
+from pyro_options.growth.events import GrowthEvent
+from pyro_options.growth.markers import growth_marks
+from pyro_options.skills.cards import END, Card, make_cards
+from pyro_options.skills.segmentation import Segmentation
+from pyro_options.viz.palette import ink, option_color
+
+from .pictures import Frames, embed, frames_of
+
+if TYPE_CHECKING:
+    from pyro_options.skills.skills import Skills
+
+_BINS = 12  # of each small histogram
+_LONG = 200  # characters of a setting
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What keeps the file small."""
+
+    trajectories: int
+    steps: int
+    frame_width: int
+    state_values: int
+
+
+def _rounded(values: Any, digits: int = 4) -> Any:
+    """Numbers with so many significant digits, and ``None`` for what JSON cannot hold; lists of lists stay lists."""
+    if isinstance(values, Tensor | np.ndarray):
+        values = values.tolist()
+    if isinstance(values, list):
+        return [_rounded(value, digits) for value in values]
+    if isinstance(values, float):
+        return float(f"{values:.{digits}g}") if math.isfinite(values) else None
+    return values
+
+
+def _histogram(values: Tensor, low: float, high: float) -> dict:
+    """Shares in equal bins of whole numbers from ``low`` to ``high``."""
+    width = max(1, math.ceil((high - low + 1) / _BINS))
+    counts = torch.bincount(((values - low) // width).long(), minlength=math.ceil((high - low + 1) / width))
+    return {"low": low, "width": width, "shares": _rounded(counts / counts.sum())}
+
+
+def options(skills: "Skills") -> list[dict]:
+    """Every option, in or out of use: how to name and colour it."""
+    weights = skills.log_weights.exp().tolist()
+    colors = [option_color(k) for k in range(skills.num_options)]
+    return [
+        {"name": name, "color": color, "ink": ink(color), "weight": _rounded(weight)}
+        for name, color, weight in zip(skills.names, colors, weights)
+    ]
+
+
+def _card(card: Card, longest: int, longest_segment: int, limits: Limits) -> dict:
+    shown = [
+        [episode, segment.start, segment.stop - 1] for episode, segment in card.examples if segment.stop <= limits.steps
+    ]
+    return {
+        "option": card.option,
+        "usage": _rounded(card.usage),
+        "actions": _rounded(card.actions),
+        "segments": len(card.lengths),
+        "lengthQuartiles": _rounded(card.lengths.double().quantile(torch.tensor([0.25, 0.5, 0.75]).double())),
+        "lengths": _histogram(card.lengths, 1, longest_segment),
+        "starts": _histogram(card.starts, 0, longest - 1),
+        "stops": _histogram(card.stops, 0, longest - 1),
+        "followers": [[None if k == END else k, _rounded(share)] for k, share in card.followers.items()][:4],
+        "examples": shown[:2],
+    }
+
+
+def cards(skills: "Skills", segmentation: Segmentation | None, actions: Tensor | None, limits: Limits) -> list[dict]:
+    """A card for each option in use; a shorter one if there are no episodes to look at."""
+    if segmentation is not None and actions is not None:
+        made = make_cards(segmentation, actions, limits.trajectories)
+        longest = int(segmentation.lengths.max())
+        longest_segment = max(int(card.lengths.max()) for card in made)
+        return [_card(card, longest, longest_segment, limits) for card in made]
+    if skills.summary is None:
+        return []
+    return [
+        {
+            "option": k,
+            "usage": _rounded(float(skills.summary.usage[k])),
+            "actions": _rounded(skills.summary.actions[k]),
+            "meanLength": _rounded(float(skills.summary.mean_length[k])),
+        }
+        for k in skills.summary.usage.argsort(descending=True, stable=True).tolist()
+        if skills.summary.usage[k] > 0
+    ]
+
+
+def growth(metadata: Mapping[str, Any]) -> dict | None:
+    """K over the epochs and what changed it, if anything did and the skills know."""
+    try:
+        sizes = [int(size) for size in metadata["history"]["num_options"]]
+        events = [GrowthEvent.from_dict(event) for event in metadata["growth"]]
+        marks = growth_marks(sizes, events, metadata["updates"] / len(sizes))
+    except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError):
+        return None  # skills of another origin, whose metadata may be anything
+    return {"sizes": sizes, "marks": [asdict(mark) for mark in marks]} if marks else None
+
+
+def settings(metadata: Mapping[str, Any]) -> list[list[str]]:
+    """Every setting by its dotted name; what is long or was measured over time is left out."""
+    rows: list[list[str]] = []
+
+    def visit(name: str, value: Any) -> None:
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                visit(f"{name}.{key}" if name else str(key), inner)
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, default=str)
+            rows.append([name, text if len(text) <= _LONG else text[:_LONG] + "…"])
+
+    visit("", {key: value for key, value in metadata.items() if key not in ("history", "growth")})
+    return rows
+
+
+def shown_states(data: Trajectories, names: Sequence[str] | None, limits: Limits) -> tuple[list[int], list[str]]:
+    """The first entries of a state that vary, bytes if packed, and what to call them."""
+    used = data.stored[: limits.trajectories][data.mask[: limits.trajectories]]
+    varying = (used != used[:1]).any(0).nonzero().flatten().tolist()[: limits.state_values]
+    letter = "byte " if data.packed else "state "
+    return varying, [f"{letter}{i}" if names is None else names[i] for i in varying]
+
+
+def trajectory(
+    skills: "Skills",
+    data: Trajectories,
+    segmentation: Segmentation,
+    episode: int,
+    entries: list[int],
+    frames: Frames | None,
+    limits: Limits,
+) -> dict:
+    """One episode, step by step."""
+    assert data.actions is not None
+    length = int(data.lengths[episode])
+    steps = min(length, limits.steps)
+    chosen, states = segmentation.options[episode, :steps], data.stored[episode, :steps].cpu()
+    actions = data.actions[episode, :steps].cpu()
+    row: dict[str, Any] = {
+        "length": length,
+        "nats": _rounded(float(segmentation.log_likelihood[episode]) / length),
+        "options": chosen.tolist(),
+        "choices": _rounded(segmentation.switches[episode, :steps], 2),
+        "actions": _rounded(actions, 4),
+        "states": _rounded(states[:, entries], 4),
+    }
+    if skills.discrete:
+        probabilities = skills.action_probabilities(states.numpy(), chosen.numpy())
+        row["certainty"] = _rounded(probabilities[np.arange(steps), actions.numpy()].astype(float), 2)
+    pictures = frames_of(frames, data, episode, steps)
+    return row if pictures is None else row | embed(pictures, limits.frame_width)

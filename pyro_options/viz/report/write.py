@@ -1,0 +1,110 @@
+"""Puts a report together and writes it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyro_options import __version__
+from pyro_options.data.trajectories import Trajectories
+from pyro_options.errors import check
+from pyro_options.persistence.storage import replacing
+
+from . import content
+from .page import render
+from .pictures import Frames
+
+if TYPE_CHECKING:
+    from pyro_options.skills.segmentation import Segmentation
+    from pyro_options.skills.skills import Skills
+
+
+def _text(value: Any, form: str = ".4g") -> str:
+    """A figure with a minus sign that is as wide as a plus, or any other thing as it is."""
+    return format(value, form).replace("-", "−") if isinstance(value, float) else str(value)
+
+
+def _overview(
+    skills: "Skills", segmentation: "Segmentation | None", figures: Mapping[str, Any]
+) -> list[tuple[str, str, str]]:
+    """Label, figure and unit of each tile."""
+    tiles = [("options", str(skills.num_options), "K")]
+    usage = segmentation.usage() if segmentation is not None else getattr(skills.summary, "usage", None)
+    if usage is not None:
+        tiles.append(("in use", str(int((usage >= 0.01).sum())), "at least 1 % of steps"))
+    likelihood = skills.metadata.get("log_likelihood")
+    for key, name in (("train", "training"), ("held_out", "held out")):
+        value = likelihood.get(key) if isinstance(likelihood, Mapping) else None
+        if isinstance(value, int | float):
+            tiles.append((f"log-likelihood, {name}", _text(float(value), ".4f"), "nats per step"))
+    if segmentation is not None:
+        value = _text(segmentation.log_likelihood_per_step, ".4f")
+        tiles.append(("log-likelihood, these trajectories", value, "nats per step"))
+        tiles.append(("an option lasts", f"{segmentation.mean_length:.1f}", "steps, on average"))
+    tiles += [(str(name), _text(value), "") for name, value in figures.items()]
+    return tiles
+
+
+def write_report(
+    path: str | os.PathLike,
+    skills: "Skills",
+    trajectories: Trajectories | None = None,
+    *,
+    frames: Frames | None = None,
+    title: str = "Skills",
+    figures: Mapping[str, Any] | None = None,
+    state_names: Sequence[str] | None = None,
+    max_trajectories: int = 8,
+    max_steps: int = 500,
+    max_frame_width: int = 160,
+    max_state_values: int = 16,
+) -> None:
+    """Writes a self-contained HTML report of skills; :meth:`~pyro_options.skills.Skills.report` calls it.
+
+    :param path: the file to write; an old one is replaced at once or not at all
+    :param trajectories: to cut into options: every one counts in figures and cards, the first are shown step by step
+    :param frames: pictures ``(T, height, width, 3)`` of each episode, in bytes and ``None`` where there are none; or a
+        function of an episode's states and actions that gives them, such as
+        ``partial(replay_frames, "Breakout")``
+    :param title: of the page
+    :param figures: more to show in the overview, by name: held-out results, a baseline
+    :param state_names: one for each number of a state, or for each byte of a packed one
+    :param max_trajectories: episodes to show step by step
+    :param max_steps: steps of each to show
+    :param max_frame_width: wider pictures are made smaller
+    :param max_state_values: numbers of a state to show, the first that vary
+    """
+    limits = content.Limits(max_trajectories, max_steps, max_frame_width, max_state_values)
+    for name, value in vars(limits).items():
+        check(value >= 1, f"a cap on {name} >= 1", value)
+    segmentation = None if trajectories is None else skills.segment(trajectories)
+    actions, shown = None, []
+    names: list[str] = []
+    if trajectories is not None and segmentation is not None:
+        size = trajectories.stored.shape[-1]
+        check(state_names is None or len(state_names) == size, f"{size} names of states", state_names)
+        actions = skills.summarize(trajectories, segmentation).actions
+        entries, names = content.shown_states(trajectories, state_names, limits)
+        shown = [
+            content.trajectory(skills, trajectories, segmentation, i, entries, frames, limits)
+            for i in range(min(len(trajectories), max_trajectories))
+        ]
+    count = "actions" if skills.discrete else "dimensions"
+    page = render(
+        title,
+        {
+            "tiles": _overview(skills, segmentation, figures or {}),
+            "settings": content.settings(skills.metadata),
+            "growth": content.growth(skills.metadata),
+            "options": content.options(skills),
+            "cards": content.cards(skills, segmentation, actions, limits),
+            "discrete": skills.discrete,
+            "actionNames": list(skills.action_names or (f"{count[:-1]} {a}" for a in range(skills.action_dim))),
+            "stateNames": names,
+            "trajectories": shown,
+            "numTrajectories": 0 if trajectories is None else len(trajectories),
+            "numSteps": 0 if trajectories is None else trajectories.num_steps,
+            "version": __version__,
+        },
+    )
+    with replacing(path) as file:
+        file.write(page.encode("utf-8", "replace"))

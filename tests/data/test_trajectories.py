@@ -1,0 +1,211 @@
+"""Demonstrations are kept as they were given, and refused if they cannot be right."""
+
+import numpy as np
+import pytest
+import torch
+from support.helpers import make_episodes
+from torch.testing import assert_close
+
+from pyro_options.data import Trajectories, pack_bits, unpack_bits
+
+
+def make_packed(num_episodes=5, num_steps=4, num_bytes=3):
+    generator = torch.Generator().manual_seed(1)
+    states = torch.randint(256, (num_episodes, num_steps, num_bytes), generator=generator, dtype=torch.uint8)
+    actions = torch.randint(4, (num_episodes, num_steps), generator=generator)
+    lengths = torch.randint(1, num_steps + 1, (num_episodes,), generator=generator)
+    return Trajectories(states, actions, lengths, num_actions=4, packed=True)
+
+
+def test_bits_are_numpys():
+    packed = torch.randint(256, (5, 4, 3), dtype=torch.uint8)
+    bits = unpack_bits(packed)
+    assert bits.dtype == torch.float32
+    assert_close(bits.to(torch.uint8).numpy(), np.unpackbits(packed.numpy(), axis=-1))
+    assert torch.equal(pack_bits(bits), packed)
+
+
+def test_packed_states_read_as_bits_and_stay_bytes():
+    data = make_packed()
+    assert data.state_dim == 24 and data.states.shape == (5, 4, 24) and data.steps().shape == (5, 4, 28)
+    assert data.stored.dtype == torch.uint8 and data[1:3].stored.shape == (2, 4, 3)
+    assert data.split(0.4)[0].packed and data.to("cpu", torch.float64).stored.dtype == torch.uint8
+    assert (data.states[~data.mask] == 0).all()
+    assert "24 packed bits" in repr(data)
+    assert torch.equal(data.unpack().states, data.states) and not data.unpack().packed
+
+
+@pytest.mark.parametrize("data", [make_packed(), make_episodes(5)], ids=["packed", "float"])
+def test_minibatches_hold_every_episode_once_unpacked(data):
+    batches = list(data.minibatches(2, torch.Generator().manual_seed(0)))
+    assert [len(batch) for batch in batches] == [2, 2, 1]
+    assert all(not batch.packed and batch.population == 5 for batch in batches)
+    order = torch.randperm(5, generator=torch.Generator().manual_seed(0))
+    for name in ("states", "actions", "lengths"):
+        assert_close(torch.cat([getattr(batch, name) for batch in batches]), getattr(data, name)[order])
+
+
+def test_minibatches_go_to_a_device():
+    batch = next(make_packed().minibatches(2, device="meta"))
+    assert batch.states.device.type == batch.actions.device.type == batch.mask.device.type == "meta"
+    assert batch.states.shape == (2, 4, 24)
+
+
+def test_a_cut_keeps_the_first_steps():
+    data = make_packed()
+    short = data.cut(2)
+    assert short.stored.shape == (5, 2, 3) and short.packed and short.num_actions == 4
+    assert torch.equal(short.lengths, data.lengths.clamp(max=2))
+    assert torch.equal(short.states, data.states[:, :2]) and torch.equal(short.actions, data.actions[:, :2])
+    assert data.cut(None) is data and data.cut(4) is data
+    assert data.without_actions().cut(1).actions is None
+    with pytest.raises(ValueError, match="num_steps >= 1"):
+        data.cut(0)
+
+
+def test_split_is_by_episode_and_by_seed():
+    data = make_episodes(10)
+    train, held = data.split(0.3, seed=1)
+    rows = {tuple(row.flatten().tolist()) for row in data.states}
+    seen = [{tuple(row.flatten().tolist()) for row in part.states} for part in (train, held)]
+    assert len(train) == 7 and len(held) == 3 and seen[0] | seen[1] == rows and not seen[0] & seen[1]
+    assert torch.equal(data.split(0.3, seed=1)[1].states, held.states)
+    assert not torch.equal(data.split(0.3, seed=2)[1].states, held.states)
+    with pytest.raises(ValueError, match="both sides of 10"):
+        data.split(0.01)
+
+
+def test_padding_is_cleared_and_small_integers_become_indices():
+    states = torch.full((2, 3, 1), float("nan"))
+    states[:, :2] = 1.0
+    data = Trajectories(states, np.array([[0, 2, 9], [1, 0, 9]], dtype=np.uint8), [2, 2])
+    assert data.num_actions == 3 and data.actions.dtype == torch.int64 and data.num_steps == 4
+    assert data.states[:, 2].tolist() == [[0.0], [0.0]] and data.actions[:, 2].tolist() == [0, 0]
+
+
+def test_from_episodes_drops_the_last_state():
+    data = Trajectories.from_episodes([(np.ones((3, 2)), np.zeros((2, 1))), (np.ones((4, 2)), np.zeros((4, 1)))])
+    assert data.lengths.tolist() == [2, 4] and data.states.shape == (2, 4, 2) and not data.discrete
+    assert data.action_dim == 1 and "1 continuous action dimension" in repr(data)
+
+
+def test_types_change_on_request():
+    data = Trajectories.from_episodes([(np.ones((3, 2)), np.zeros((3, 1)))])
+    assert data.states.dtype == torch.float64
+    single = data.to(dtype=torch.float32)
+    assert single.states.dtype == single.actions.dtype == torch.float32 and single.lengths.dtype == torch.int64
+
+
+STATES = torch.zeros(2, 3, 4)
+ACTIONS = torch.zeros(2, 3, dtype=torch.int64)
+NAN = torch.full((2, 3, 1), float("nan"))
+
+BAD = {
+    "ragged states": (dict(states=[[[1.0], [2.0]], [[1.0]]]), "numbers as states .*from_episodes"),
+    "words": (dict(actions=np.array([["left"]])), "an array of numbers as actions"),
+    "flat states": (dict(states=STATES[0]), r"states of shape \(N, T, D\)"),
+    "no episode": (dict(states=STATES[:0], actions=ACTIONS[:0]), "at least one episode"),
+    "integer states": (dict(states=STATES.long()), "packed=True"),
+    "float packed": (dict(packed=True), "type uint8"),
+    "NaN": (dict(states=torch.cat([STATES[:1], STATES[1:] * float("nan")])), "states .* at episode 1"),
+    "empty episode": (dict(lengths=[3, 0]), "got 0 at episode 1. Drop empty"),
+    "long episode": (dict(lengths=[4, 3]), "got 4 at episode 0. Pad"),
+    "float lengths": (dict(lengths=[1.0, 2.0]), "integer lengths"),
+    "too few lengths": (dict(lengths=[3]), r"lengths of shape \(2,\)"),
+    "action range": (dict(actions=ACTIONS + 4), r"\[0, 3\] but got 4 at episode 0. Check num_actions"),
+    "negative action": (dict(actions=ACTIONS - 1), "got -1"),
+    "too few actions": (dict(actions=ACTIONS[:, :2]), r"actions of shape \(2, 3"),
+    "discrete vectors": (dict(actions=ACTIONS[..., None]), r"integer actions of shape \(N, T\)"),
+    "flat continuous": (dict(actions=ACTIONS.float(), num_actions=None), r"shape \(N, T, A\)"),
+    "continuous count": (dict(actions=ACTIONS.float()[..., None]), "num_actions=None"),
+    "infinite actions": (dict(actions=NAN, num_actions=None), "finite actions"),
+}
+
+
+@pytest.mark.parametrize("change, message", BAD.values(), ids=BAD.keys())
+def test_bad_data_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        Trajectories(**{"states": STATES, "actions": ACTIONS, "num_actions": 4, **change})
+
+
+@pytest.mark.parametrize(
+    "episodes, message",
+    [
+        ([], "at least one episode"),
+        ([(STATES[0], ACTIONS[0]), (STATES[0, :0], ACTIONS[0, :0])], "none at episode 1"),
+        ([(STATES[0], ACTIONS[0, :1])], "3 states and 1 actions at episode 0"),
+        ([(STATES[0], ACTIONS[0]), (STATES[0, :, :2], ACTIONS[0])], "states of shape .* at episode 1"),
+        ([(STATES[0], ACTIONS[0]), (STATES[0], ACTIONS[0].float())], "actions of shape .* at episode 1"),
+    ],
+)
+def test_bad_episodes_are_refused(episodes, message):
+    with pytest.raises(ValueError, match=message):
+        Trajectories.from_episodes(episodes)
+
+
+def test_a_subset_is_a_data_set_of_its_own():
+    data = make_episodes(7)
+    assert data[[0, 3]].population == 2 and data[2].states.shape[0] == 1 and data[:3].num_actions == data.num_actions
+
+
+def test_steps_put_states_and_one_hot_actions_side_by_side():
+    data = make_episodes(4)
+    steps = data.steps()
+    assert steps.shape == (4, 5, 3 + 4)
+    assert torch.equal(steps[..., 3:].argmax(-1)[data.mask], data.actions[data.mask])
+
+
+def test_repr_shows_shapes():
+    text = repr(make_episodes(6))
+    assert "6 episodes" in text and "4 discrete actions" in text and "states 3" in text
+
+
+def test_episodes_of_one_length_say_it_once():
+    assert "(3 episodes of 4 steps," in repr(Trajectories(torch.zeros(3, 4, 2), torch.zeros(3, 4).long()))
+
+
+@pytest.mark.parametrize("lengths", [None, [4, 2, 3]], ids=["whole", "padded"])
+def test_what_was_given_can_change_afterwards_and_is_not_changed(lengths):
+    rng = np.random.default_rng(0)
+    states, actions = rng.normal(size=(3, 4, 2)), rng.integers(0, 3, (3, 4))
+    copied = states.copy()
+    tensors = torch.tensor(states, requires_grad=True), torch.tensor(actions)
+    for given in ((states, actions), tensors):
+        data = Trajectories(*given, lengths)
+        assert not data.stored.requires_grad
+        before = data.stored.clone(), data.actions.clone()
+        assert np.array_equal(torch.as_tensor(given[0]).detach().numpy(), copied)
+        with torch.no_grad():
+            given[0][:], given[1][:] = 7, 0
+        assert torch.equal(data.stored, before[0]) and torch.equal(data.actions, before[1])
+    shared = torch.zeros(3, 4, 2)
+    for data in (Trajectories(shared, actions, copy=False), Trajectories(shared, actions, copy=False)[:2]):
+        assert data.stored.data_ptr() == shared.data_ptr()
+    garbage = torch.ones(3, 4, 2)
+    assert Trajectories(garbage, actions, [4, 2, 3], copy=False).stored.sum() == 18 and garbage.sum() == 24
+
+
+def test_episodes_carry_no_gradients():
+    states = torch.zeros(4, 2, requires_grad=True)
+    assert not Trajectories.from_episodes([(states, [0, 1, 0, 1])]).stored.requires_grad
+
+
+@pytest.mark.parametrize("change", [lambda x: x[:, ::-1], lambda x: x.astype(x.dtype.newbyteorder(">"))])
+def test_arrays_of_any_byte_order_and_stride_are_read(change):
+    rng = np.random.default_rng(0)
+    states, actions = change(rng.normal(size=(3, 4, 2))), change(rng.integers(0, 3, (3, 4)))
+    for data in (Trajectories(states, actions), Trajectories.from_episodes(list(zip(states, actions)))):
+        assert np.array_equal(data.states.numpy(), states) and np.array_equal(data.actions.numpy(), actions)
+
+
+def test_episodes_come_from_any_iterable():
+    data = make_episodes(3)
+    pairs = ((data.states[i, :n], data.actions[i, :n]) for i, n in enumerate(data.lengths))
+    assert torch.equal(Trajectories.from_episodes(pairs).lengths, data.lengths)
+
+
+@pytest.mark.parametrize("index", [1, np.int64(1), torch.tensor(1), np.array(1)])
+def test_one_episode_by_any_whole_number(index):
+    data = make_episodes(3)
+    assert torch.equal(data[index].stored, data.stored[1:2])
+    assert len(data[:1][torch.tensor([True])]) == 1

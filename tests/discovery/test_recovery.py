@@ -1,0 +1,23 @@
+"""Known options are found again."""
+
+import pytest
+
+from pyro_options.data import synthetic_options
+from pyro_options.discovery import MethodConfig, assemble
+from pyro_options.infer import TrainConfig, Trainer, set_seed
+from pyro_options.skills import explain, label_scores
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_actions", [6, None], ids=["discrete", "continuous"])
+def test_five_of_eight_options_are_used_and_are_the_true_ones(num_actions):
+    """With more options than needed and the exact guide; the score is on episodes that were not trained on."""
+    truth = synthetic_options(num_episodes=240, num_actions=num_actions)
+    train, held = truth.trajectories[:200], truth.trajectories[200:]
+    set_seed(0)
+    method = assemble(train, MethodConfig(guide="exact", hidden=(), num_options=8))
+    config = TrainConfig(epochs=40, batch_size=64, learning_rate=3e-2, device="cpu", progress=False)
+    Trainer(method.model, method.guide, train, config).run()
+    explanation = explain(method.model, method.guide, held)
+    assert explanation.used_options == 5
+    assert label_scores(explanation.options, truth.options[200:], held.mask).accuracy >= 0.95

@@ -1,0 +1,197 @@
+"""The Atari examples run end to end on tiny budgets."""
+
+import importlib
+import json
+import os
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.helpers import make_episodes
+from support.skill_sets import ScriptedSkills
+from support.tiny_runs import EXAMPLES, TINY, parsed, run
+
+from pyro_options.data import to_minari
+from pyro_options.envs import atari_demonstrations, make_atari
+from pyro_options.rl import SMDPPPO
+from pyro_options.skills import Skills
+
+
+@pytest.fixture
+def atari_ppo(monkeypatch):
+    """The example as a module: each process of its own would compile and import for longer than it runs."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module("atari_ppo")
+
+
+def test_atari_ppo_goes_on_where_it_was_left(atari_ppo, tmp_path, capsys, monkeypatch):
+    def run(steps):
+        return atari_ppo.main(parsed(atari_ppo, *TINY["atari_ppo.py"], "--out", str(tmp_path), "--total-steps", steps))
+
+    whole = run("2048")[1]
+    assert whole["curve"]["steps"] == [1024, 2048] and 1 <= whole["num_options"] <= 2
+    assert whole["curve"]["frames"][-1] > 4 * 2048 and whole["mean_duration"] > 1  # skills last
+    assert "| none | 1 | 0 |" in (tmp_path / "atari_ppo.md").read_text() and (tmp_path / "atari_ppo.png").exists()
+
+    assert run("2048")[1] == whole  # read, not repeated
+    with pytest.raises(ValueError, match="the settings that"):
+        run("3072")
+    (tmp_path / "Freeway.json").unlink()
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="n_steps"):
+        preset = atari_ppo.PRESETS["ram"]
+        patch.setitem(atari_ppo.PRESETS, "ram", replace(preset, ppo=preset.ppo | {"n_steps": 64}))
+        run("3072")
+    longer = run("3072")[1]["curve"]
+    assert longer["steps"] == [1024, 2048, 3072]
+    assert [longer[axis][:2] for axis in whole["curve"]] == list(whole["curve"].values())
+
+
+def test_atari_ppo_with_all_options_together(atari_ppo, tmp_path, capsys):
+    """The same skills as without, and an action more."""
+    tiny = [*TINY["atari_ppo.py"], "--arms", "ddo@2", "ddo@2+imitation", "--total-steps", "1024"]
+    alone, together = atari_ppo.main(parsed(atari_ppo, *tiny, "--out", str(tmp_path)))
+    assert alone["num_options"] == together["num_options"] and alone["curve"] != together["curve"]
+    sizes = {
+        arm: SMDPPPO.load(tmp_path / f"Freeway_ram_{arm}_seed0" / "agent.zip").action_space.n for arm in tiny[-4:-2]
+    }
+    assert sizes["ddo@2+imitation"] == sizes["ddo@2"] + 1
+    found = [Skills.load(tmp_path / f"Freeway_ram_{arm}_seed0" / "skills.safetensors") for arm in sizes]
+    assert all((x == y).all() for x, y in zip(*(skills.policy.state_dict().values() for skills in found)))
+
+
+def test_atari_ppo_learns_from_pixels_while_skills_read_ram(atari_ppo, tmp_path, capsys):
+    pytest.importorskip("cv2")
+    setup = atari_ppo.Setup(preset="paper")
+    still = ScriptedSkills(lambda x, k: 0, lambda x, k: x[0] < 0, 1, 3, state_dim=1024)
+    envs = atari_ppo.make_envs("Freeway", setup, still)
+    learner = SMDPPPO("CnnPolicy", envs, n_steps=4, n_epochs=1, batch_size=4, device="cpu").learn(4)
+    assert learner.observation_space.shape == (4, 84, 84) and learner.num_frames >= 16
+
+
+def test_atari_ppo_has_processes_that_leave_ctrl_c_to_their_parent(atari_ppo, monkeypatch):
+    monkeypatch.setitem(atari_ppo.PRESETS, "ram", replace(atari_ppo.PRESETS["ram"], num_envs=1))
+    envs = atari_ppo.make_envs("Freeway", atari_ppo.Setup(), None, processes=True)
+    envs.reset()
+    os.kill(envs.processes[0].pid, signal.SIGINT)
+    assert envs.step(np.zeros(1, int))[0].shape == (1, 1024)
+    envs.close()
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+
+def test_atari_ppo_refuses_what_it_does_not_know(atari_ppo, tmp_path):
+    for arm in ("magic@3", "options-exact@", "options-exact@0"):
+        with pytest.raises(ValueError, match=arm):
+            atari_ppo.Args(arms=("none", arm))
+    with pytest.raises(ValueError, match=r"bc without @K, which has 1 option, but got 'bc@8'"):
+        atari_ppo.Args(arms=("bc@8",))
+    for arm in ("ddo", "compile"):
+        with pytest.raises(ValueError, match=f"{arm}@K, as it does not find K by itself, but got '{arm}'"):
+            atari_ppo.Args(arms=(arm,))
+    with pytest.raises(ValueError, match=r"compile without \+imitation.* but got 'compile@8\+imitation'"):
+        atari_ppo.Args(arms=("compile@8+imitation",))
+    for arm in ("none+imitation", "magic+imitation"):
+        with pytest.raises(ValueError, match="arms none, or one of"):
+            atari_ppo.Args(arms=(arm,))
+    assert atari_ppo.Args(arms=("bc", "ddo@2", "options-exact", "options-exact@8", "ddo@2+imitation")).arms
+    with pytest.raises(ValueError, match="Chess"):
+        atari_ppo.Args(games=("Chess",))
+    with pytest.raises(ValueError, match="finished runs in"):
+        atari_ppo.main(atari_ppo.Args(out=tmp_path, run=False))
+
+
+def test_learning_curves_are_thinned_and_read_where_games_had_ended(atari_ppo):
+    learning = importlib.import_module("studies.learning")
+    rows = [{"steps": 10 * i, "frames": 40 * i} | ({"return": float(i)} if i >= 100 else {}) for i in range(1, 301)]
+    curve = learning.thinned(rows)
+    assert len(curve["steps"]) == learning.POINTS and curve["steps"][-1] == 3000 and curve["return"][0] is None
+    assert learning.points(curve, "frames").min() >= 100
+    assert learning.return_at(curve, 40 * 99) is None and learning.return_at(curve, 40 * 200) == pytest.approx(200)
+    assert learning.final_return(rows, 3000) == pytest.approx(np.mean(range(251, 301)))
+    assert learning.final_return(rows[:99], 990) is None
+    assert learning.average(curve) == pytest.approx(200, rel=0.02)  # of the decisions after a game had ended
+    assert learning.average(learning.thinned(rows[:99])) is None
+
+
+def test_seeds_that_an_arm_lacks_are_left_out(atari_ppo):
+    learning = importlib.import_module("studies.learning")
+    rows = [{"arm": arm, "seed": seed} for arm, seed in (("none", 0), ("ddo@2", 0), ("none", 1))]
+    assert learning.whole_rounds(rows) == rows[:2] and learning.whole_rounds(rows[::2]) == rows[::2]
+
+
+def test_atari_discover_with_the_scripted_expert(tmp_path):
+    done = run("atari_discover.py", *TINY["atari_discover.py"], "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["epochs"] == 2 and results["num_options"] == 1 + len(results["growth_epochs"])
+    gain = results["exact_log_likelihood"] - results["behaviour_cloning_log_likelihood"]
+    assert results["gain_over_behaviour_cloning"] == pytest.approx(gain)
+    assert len(results["usage"]) == len(results["termination_rate"]) == results["num_options"]
+    assert (tmp_path / "atari_discover.png").stat().st_size > 10_000
+    assert (tmp_path / "option_cards.png").stat().st_size > 10_000
+    assert (tmp_path / "report.html").read_text().count("data:image/png") >= 20  # held-out episodes, replayed
+    with Image.open(tmp_path / "options_0.gif") as animation:
+        assert animation.n_frames == 10
+    assert Skills.load(tmp_path / "skills.safetensors").action_names == ("NOOP", "FIRE", "RIGHT", "LEFT")
+    assert json.loads((tmp_path / "config.json").read_text())["guide"] == "exact"
+
+
+def test_atari_discover_with_a_file_and_the_relaxed_guide(tmp_path):
+    """Fixed K, and an episode that is no game of Breakout: the animation falls back to the expert and says so."""
+    ram, actions = np.random.default_rng(0).integers(0, 256, (4, 12, 128), np.uint8), np.arange(48).reshape(4, 12) % 4
+    np.savez(tmp_path / "data.npz", ram=ram, action=actions, length=np.full(4, 12))
+    extra = ("--data", tmp_path / "data.npz", "--guide", "relaxed", "--num-options", "2", "--out", tmp_path / "out")
+    done = run("atari_discover.py", *TINY["atari_discover.py"], *extra)
+    assert done.returncode == 0, done.stderr
+    assert "cannot be replayed" in done.stdout
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["num_options"] == 2
+
+
+def test_atari_discover_with_a_minari_data_set(tmp_path, monkeypatch):
+    """What the expert did, by way of Minari, is replayed in the animation; an id that is not there is named."""
+    pytest.importorskip("minari")
+    pytest.importorskip("h5py")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    env = make_atari("Breakout")
+    to_minari(atari_demonstrations("Breakout", 4, max_steps=30), "breakout/scripted-v0", env)
+    env.close()
+    tiny = TINY["atari_discover.py"]
+    done = run("atari_discover.py", *tiny, "--minari", "breakout/scripted-v0", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["episodes"] == results["held_out_episodes"] == 2 and results["exact_log_likelihood"] < 0
+    assert "cannot be replayed" not in done.stdout and (tmp_path / "out" / "options_0.gif").exists()
+    done = run("atari_discover.py", *tiny, "--minari", "breakout/absent-v0", "--out", tmp_path / "out")
+    assert done.returncode != 0 and "breakout/absent-v0" in done.stderr
+
+
+@pytest.fixture
+def atari_discover(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module("atari_discover")
+
+
+@pytest.mark.parametrize("gifs", ["0", "1"])
+def test_atari_discover_without_a_report(atari_discover, gifs, tmp_path, capsys):
+    tiny = [*TINY["atari_discover.py"], "--num-options", "2", "--max-steps", "20", "--out", str(tmp_path)]
+    atari_discover.main(parsed(atari_discover, *tiny, "--gifs", gifs, "--report-episodes", "0"))
+    assert (tmp_path / "options_0.gif").exists() == (gifs == "1")
+    assert (tmp_path / "option_cards.png").exists() and not (tmp_path / "report.html").exists()
+    assert "report.html" not in capsys.readouterr().out
+
+
+def test_atari_discover_refuses_before_it_trains(atari_discover, tmp_path):
+    make_episodes(8).save(tmp_path / "data.npz")
+    with pytest.raises(ValueError, match=r"128 packed bytes of RAM a step but got .*float32.* observe=ram"):
+        atari_discover.main(atari_discover.Args(data=tmp_path / "data.npz", out=tmp_path / "out"))
+    with pytest.raises(ValueError, match="termination_cost"):
+        atari_discover.main(
+            parsed(atari_discover, *TINY["atari_discover.py"], "--out", str(tmp_path), "--termination-cost", "-1")
+        )
+    assert not list(tmp_path.glob("**/config.json"))
+
+
+def test_atari_discover_takes_one_source(tmp_path):
+    done = run("atari_discover.py", "--data", "a.npz", "--minari", "b", "--out", tmp_path)
+    assert done.returncode != 0 and "one of --data" in done.stderr

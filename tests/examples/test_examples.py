@@ -1,0 +1,207 @@
+"""Every example runs end to end on a tiny budget."""
+
+import importlib
+import inspect
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support.tiny_runs import EXAMPLES, TINY, parsed, run
+
+
+def test_every_example_has_a_tiny_budget_here():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(TINY)
+
+
+@pytest.mark.parametrize("guide", ["relaxed", "exact", "score-function", "straight-through"])
+def test_toy_message(guide, tmp_path):
+    done = run("toy_message.py", *TINY["toy_message.py"], "--guide", guide, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    expected = "num_messages guide seed num_options used_options success min_message_probability elbo "
+    expected += "options_in_use exact_log_likelihood epochs seconds growth_epochs"
+    assert set(expected.split()) <= set(results)
+    assert results["guide"] == guide and results["epochs"] == 2
+    assert results["num_options"] == 1 + len(results["growth_epochs"])
+    assert (tmp_path / "toy_message.png").stat().st_size > 10_000
+    assert "<title>2 messages" in (tmp_path / "report.html").read_text()
+    assert json.loads((tmp_path / "config.json").read_text())["guide"] == guide
+    assert "success" in done.stdout
+
+
+def test_toy_message_with_a_fixed_number_of_options(tmp_path):
+    done = run("toy_message.py", *TINY["toy_message.py"], "--num-options", "3", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "results.json").read_text())["num_options"] == 3
+
+
+def test_toy_message_refuses_an_unknown_guide():
+    done = run("toy_message.py", "--guide", "mcmc")
+    assert done.returncode != 0 and "mcmc" in done.stdout + done.stderr
+
+
+def test_an_example_that_is_interrupted_says_how_to_go_on_and_does(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "toy_message.py"), "--guide", "exact", "--num-messages", "2"]
+    command += ["--num-episodes", "20", "--epochs", "30", "--batch-size", "10", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        seen = b""
+        while b"epoch" not in seen:  # the progress bar: training has begun
+            seen += process.stderr.read(1)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read().decode()
+    assert process.returncode == 130 and "--resume" in said and "Traceback" not in said
+    resumed = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=200)
+    assert resumed.returncode == 0, resumed.stderr
+    assert json.loads((tmp_path / "results.json").read_text())["epochs"] == 30
+
+
+def test_message_sweep(tmp_path):
+    done = run("message_sweep.py", *TINY["message_sweep.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    raw = json.loads((tmp_path / "message_sweep.json").read_text())
+    assert len(raw["runs"]) == 2 and raw["origins"][0]["versions"]["torch"]
+    assert "| exact | 2 |" in (tmp_path / "message_sweep.md").read_text()
+    assert (tmp_path / "message_sweep.png").exists()
+
+
+def test_compare(tmp_path):
+    done = run("compare.py", *TINY["compare.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "compare.json").read_text())["runs"]
+    assert len(rows) == 2 * 4 and {row["fixed_options"] for row in rows if row["method"] == "ddo"} == {2}
+    assert all(row["below_best"] > 0 and 0 < row["accuracy"] <= 1 for row in rows if row["task"] == "message-4")
+    assert [row["used_options"] for row in rows if row["method"] == "bc"] == [1, 1]
+    text = (tmp_path / "compare.md").read_text()
+    assert "| ddo, K = 2 | 1 |" in text and "| bc | 1 |" in text and "scripted expert" in text
+    assert (tmp_path / "compare_breakout.png").stat().st_size > 10_000
+
+
+@pytest.fixture
+def studies(monkeypatch):
+    """What the comparisons share, as modules."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module("reproduce"), importlib.import_module("studies.tasks")
+
+
+def test_reproduce(studies, tmp_path, capsys):
+    """The ablations on messages are alike: one of them stands for all."""
+    reproduce, folder = studies[0], tmp_path / "smoke"
+    only = ("proof_of_concept", "entropy", "trajectory_length", "atari_entropy", "methods")
+    given = (*TINY["reproduce.py"], "--out", str(tmp_path), "--only")
+    done = reproduce.main(parsed(reproduce, *given, *only))
+    page = (folder / "README.md").read_text()
+    assert tuple(done) == only and all((folder / f"{name}.png").stat().st_size > 10_000 for name in only)
+    assert all(f"({name}.png)" in page for name in only) and "Figure 2" in page and "Table 2" in page
+    (folder / "trajectory_length.json").unlink()
+    assert list(reproduce.main(parsed(reproduce, *given, "entropy_per"))) == [
+        *("proof_of_concept", "entropy", "entropy_per", "atari_entropy", "methods")
+    ]
+    shorter = (folder / "README.md").read_text()  # what is done is shown, what is not is not run
+    assert "## Length" in page and "## Length" not in shorter
+    shared = json.loads((folder / "message_ablations.json").read_text())["runs"]
+    assert len({row["name"] for row in shared}) == len(shared) == 4  # the arm that both ablations have is run once
+
+
+def test_every_experiment_is_declared_for_every_preset(studies):
+    reproduce, _ = studies
+    for preset in reproduce.PRESETS:
+        for name, experiment in reproduce.EXPERIMENTS.items():
+            grids = experiment.grids(preset)
+            assert grids and all(grids.values()), name
+            for grid in grids.values():
+                inspect.signature(experiment.job).bind(**next(iter(grid.values())))
+    with pytest.raises(ValueError, match=r"experiment to be one of .*proof_of_concept"):
+        reproduce.Args(only=("figure-2",))
+
+
+def test_the_full_proof_of_concept_is_committed(studies):
+    """Ten seeds for every size of the vocabulary, so that nothing is left to run."""
+    for file, grid in studies[0].EXPERIMENTS["proof_of_concept"].grids("full").items():
+        rows = {row["name"]: row for row in json.loads(Path(file).read_text())["runs"]}
+        for name, settings in grid.items():
+            assert {key: rows[name][key] for key in rows[name]["settings"]} == settings
+
+
+def test_the_best_possible_likelihood_of_integers_is_a_distribution(studies):
+    """Over all sequences of a length: cuts into three segments, and symbols that differ from their neighbours."""
+    for T, cuts in ((3, [(1, 2)]), (5, [(a, b) for a in range(1, 4) for b in range(a + 1, 5)])):
+        starts = torch.zeros(len(cuts), 6, dtype=torch.bool)
+        starts[:, 0] = True
+        for row, cut in zip(starts, cuts):
+            row[list(cut)] = True
+        each = studies[1].integers_log_likelihood(starts, torch.full((len(cuts),), T))
+        assert float((each.exp() * 5 * 4 * 4).sum()) == pytest.approx(1)
+
+
+def test_breakout_is_cut_to_learn_from_but_not_to_judge_by(studies):
+    tasks = studies[1]
+    size = tasks.Size(3, 2, 60)
+    short = tasks.TASKS["breakout-50"].make(0, size, None)
+    assert short.train.lengths.tolist() == [50] * 3 and short.held_out.lengths.tolist() == [60] * 2
+    other = tasks.TASKS["breakout-50"].make(1, size, None)
+    assert (other.held_out.stored == short.held_out.stored).all()
+    assert short.train.num_actions == short.held_out.num_actions == 4
+
+
+def test_switches_ppo(tmp_path):
+    done = run("switches_ppo.py", *TINY["switches_ppo.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    runs = json.loads((tmp_path / "results.json").read_text())["runs"]
+    assert [one["arm"] for one in runs] == ["none", "options-exact"]
+    assert runs[0]["frames"] == runs[0]["steps"] and runs[1]["frames"] > runs[1]["steps"]
+    assert (tmp_path / "switches_ppo.png").stat().st_size > 10_000
+    assert (tmp_path / "skills.gif").read_bytes()[:6] == b"GIF89a"
+
+
+def test_dp_mixture(tmp_path):
+    done = run("dp_mixture.py", *TINY["dp_mixture.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["num_clusters"] == 2 and 1 <= results["used_components_mode"] <= results["num_components"]
+    assert results["used_components_interval"][0] <= results["used_components_interval"][1]
+    assert (tmp_path / "dp_mixture.png").stat().st_size > 10_000
+
+
+def test_count_mixture(tmp_path):
+    done = run("count_mixture.py", *TINY["count_mixture.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert 1 <= results["used_components_mode"] <= results["num_components"] and 2 <= results["kinds"] <= 10
+    assert (tmp_path / "count_mixture.png").stat().st_size > 10_000
+
+
+def test_cued_options(tmp_path):
+    done = run("cued_options.py", *TINY["cued_options.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert set(results) == {"plain η", "η(s)", "guessing"} and results["η(s)"]["held_out_nats_per_segment"] < 0
+    assert (tmp_path / "cued_options.png").stat().st_size > 10_000
+
+
+def test_stick_breaking_autoencoder(tmp_path):
+    name = "stick_breaking_autoencoder"
+    done = run(f"{name}.py", *TINY[f"{name}.py"], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert sum(results["mean_weights"]) == pytest.approx(1, abs=1e-3) and results["elbo_held_out"] < 0
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_the_exact_guide_finds_the_right_number_of_options(tmp_path):
+    done = run("toy_message.py", "--guide", "exact", "--num-messages", "4", "--epochs", "60", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["success"] and results["used_options"] == results["num_options"] == 4
+
+
+def test_option_length(tmp_path):
+    done = run("option_length.py", *TINY["option_length.py"], "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    runs = json.loads((tmp_path / "option_length.json").read_text())["runs"]
+    assert [row["termination_cost"] for row in runs] == [0.0, 3.0]
+    assert (tmp_path / "option_length.png").stat().st_size > 10_000

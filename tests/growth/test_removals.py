@@ -1,0 +1,212 @@
+"""Components that are of no use go, those that are stay, and a refused removal leaves no trace."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from pyro import poutine
+from support.helpers import make_episodes, make_model, scene, speakers, two_kinds
+from torch.testing import assert_close
+
+from pyro_options.data import Trajectories
+from pyro_options.distributions import logit_sticks
+from pyro_options.growth import Merge, Prune, Usage, Verdict, growables, reweight
+from pyro_options.growth.scene import ABSENT
+from pyro_options.guides import Exact, GrowableGEM, PointGEM, Relaxed, weights_guide
+from pyro_options.handlers import GrowthMessenger, collapse
+from pyro_options.infer import TrainConfig, Trainer
+from pyro_options.options import PathEncoder
+
+
+def everything(*modules):
+    return [t.clone() for module in modules for t in module.state_dict().values()]
+
+
+def test_expected_counts_are_those_of_the_posterior():
+    """One step of expectation maximization, against the switches that forward-backward counts."""
+    episodes, model = make_episodes(6), make_model()
+    guide = Exact(weights_guide("gem", 3))
+    weights = torch.log_softmax(torch.tensor([0.3, -1.0, 0.5]), 0)
+    given = scene(model, guide, episodes)
+    with torch.no_grad():
+        emission = model.policy(episodes.states, mask=episodes.mask).component_log_prob(episodes.actions)
+    expected = torch.zeros(3)
+    torch.manual_seed(0)
+    for _ in range(4000):
+        path = model.path(weights, episodes).sample_posterior(emission)
+        drawn = path[..., :1] * path[..., 1:] * episodes.mask.unsqueeze(-1)
+        expected += drawn.sum((0, 1))
+    after = given.likelihood(episodes).refit(weights, steps=1)
+    assert_close(after.exp(), expected / expected.sum(), atol=0.01, rtol=0)
+
+
+def test_weights_given_as_sticks_are_the_same():
+    episodes, model = make_episodes(20), make_model()
+    given = scene(model, Exact(weights_guide("gem", 3)), episodes)
+    weights = torch.log_softmax(torch.tensor([0.3, -1.0, 0.5]), 0)
+
+    def by_sticks(rows, log_weights):  # a model of its own, as users write them
+        return poutine.condition(collapse(model), {"sticks": logit_sticks(log_weights)})(rows)
+
+    other = replace(given, model=by_sticks)
+    direct, sticks = given.likelihood(episodes), other.likelihood(episodes)
+    assert_close(direct(weights), sticks(weights), atol=1e-4, rtol=0)
+    assert_close(direct.refit(weights), sticks.refit(weights), atol=1e-3, rtol=0)
+
+
+def test_refitted_weights_only_raise_the_likelihood_and_leave_out_who_is_absent():
+    episodes, model = make_episodes(20), make_model()
+    given = scene(model, Exact(weights_guide("gem", 3)), episodes)
+    likelihood, weights = given.likelihood(episodes), torch.tensor([0.0, -1.0, ABSENT])
+    likelihoods = []
+    for steps in range(4):
+        refitted = likelihood.refit(weights, steps)
+        assert refitted[2] == ABSENT and float(refitted.exp().sum()) == pytest.approx(1)
+        likelihoods.append(float(likelihood(refitted).sum()))
+    assert likelihoods == sorted(likelihoods) and likelihoods[-1] > likelihoods[0]
+
+
+def test_batches_of_rows_change_nothing():
+    episodes, model = make_episodes(20), make_model()
+    guide = Exact(weights_guide("gem", 3))
+    whole, parts = (scene(model, guide, episodes, batch_size=size).likelihood(episodes) for size in (100, 3))
+    weights = guide.weights.mean_log_weights().detach()
+    assert_close(whole(weights), parts(weights))
+    assert_close(whole.refit(weights), parts.refit(weights))
+
+
+@pytest.mark.parametrize("cost", [0.0, 2.0])
+def test_what_is_computed_once_is_what_the_model_says(cost):
+    episodes, model = make_episodes(20), make_model()
+    model.termination_cost = cost
+    given = scene(model, Exact(weights_guide("gem", 3)), episodes)
+    weights = torch.log_softmax(torch.tensor([0.3, -1.0, 0.5]), 0)
+    fn, value = given.observed(episodes, weights)
+    assert_close(given.likelihood(episodes)(weights), fn.log_prob(value).detach())
+
+
+@pytest.mark.parametrize("removal", [Prune(), Merge(steps=5)])
+def test_a_twin_goes_and_its_mass_stays(removal):
+    model, guide = speakers(0, 1, 1)
+    tried = removal(scene(model, guide, two_kinds()))
+    assert [r.components[0] in (1, 2) for r in tried if r.verdict.accepted] == [True]
+    assert model.num_options == guide.weights.num_components == 2
+    weights = guide.weights.mean_log_weights().exp().detach()
+    assert_close(weights / weights.sum(), torch.tensor([0.5, 0.5]), atol=0.05, rtol=0)
+
+
+@pytest.mark.parametrize("removal", [Prune(), Merge(steps=5)])
+def test_an_option_that_nobody_uses_goes(removal):
+    model, guide = speakers(0, 1, 3)
+    tried = removal(scene(model, guide, two_kinds()))
+    assert [r.components[0] for r in tried if r.verdict.accepted] == [2]
+    assert model.num_options == 2
+
+
+@pytest.mark.parametrize("removal", [Prune(), Merge(steps=5)])
+def test_a_refused_removal_leaves_everything_bit_for_bit(removal):
+    model, guide = speakers(0, 1)
+    episodes = two_kinds()
+    trainer = Trainer(model, guide, episodes, TrainConfig(epochs=2, progress=False))
+    trainer.run()
+    optimizer = trainer.optimizer
+    before = everything(model, guide), [s["exp_avg"].clone() for s in optimizer.state.values()]
+    tried = removal(scene(model, guide, episodes), optimizer)
+    after = everything(model, guide), [s["exp_avg"] for s in optimizer.state.values()]
+    assert tried and not any(r.verdict.accepted for r in tried)
+    assert all(r.verdict.gain < -1 for r in tried)
+    for old, new in zip(before, after):
+        assert len(old) == len(new) and all(torch.equal(a, b) for a, b in zip(old, new))
+    trainer.run(1)
+
+
+def test_merging_finds_what_pruning_cannot():
+    """Two options that each say half of what one could say: neither can go, but one can take over."""
+    torch.manual_seed(0)
+    episodes = Trajectories(torch.zeros(200, 4, 3), torch.randint(0, 2, (200, 4)), num_actions=4)
+    for removal, left in ((Prune(), 2), (Merge(steps=200), 1)):
+        model, guide = speakers(0, 1, termination=3.0)
+        removal(scene(model, guide, episodes))
+        assert model.num_options == left
+
+
+def test_pruning_takes_all_that_are_of_no_use_at_once():
+    model, guide = speakers(0, 3, 1, 1, 2)
+    tried = Prune()(scene(model, guide, two_kinds()))
+    assert sum(r.verdict.accepted for r in tried) == 3 and model.num_options == 2
+    said = model.policy.heads.bias.argmax(-1).tolist()
+    assert sorted(said) == [0, 1]
+
+
+@pytest.mark.parametrize("removal", [Prune(), Merge()])
+def test_a_single_option_is_never_removed(removal):
+    model, guide = speakers(0)
+    assert removal(scene(model, guide, two_kinds())) == []
+    assert model.num_options == 1
+
+
+def test_cost_of_replacement_by_hand():
+    explained = torch.tensor([[-1.0, -3.0], [-2.0, -0.5]])
+    usage = Usage(torch.ones(2) / 2, torch.ones(2) / 2, 10, explained)
+    assert usage.replacement_cost().tolist() == [[torch.inf, 2.0], [1.5, torch.inf]]
+
+
+@pytest.mark.parametrize("kind", [GrowableGEM, PointGEM])
+def test_new_weights_are_those_asked_for_and_keep_the_mass_of_the_unborn(kind):
+    weights = kind(4)
+    before = float(weights.mean_log_weights().exp().sum().detach())
+    wanted = torch.tensor([0.1, 0.2, 0.65, 0.05])
+    reweight([weights], wanted.log())
+    after = weights.mean_log_weights().exp().detach()
+    assert float(after.sum()) == pytest.approx(before, abs=1e-4)
+    assert_close(after / after.sum(), wanted, atol=1e-4, rtol=0)
+    with pytest.raises(ValueError, match="Expected 4 weights but got 3"):
+        reweight([weights], wanted[:3])
+
+
+def test_blending_is_the_weighted_average():
+    model, _ = speakers(0, 1)
+    guide = Relaxed(weights_guide("gem", 2), PathEncoder(7, 2))
+    weights = guide.weights.mean_log_weights().exp().detach()
+    for layer in growables([model, guide]):
+        layer.blend(0, 1, 0.75)
+    assert_close(model.policy.heads.bias[0], torch.tensor([4.5, 1.5, 0.0, 0.0]))
+    blended = guide.weights.mean_log_weights().exp().detach()
+    assert_close(blended, torch.tensor([weights.sum(), 0.0]), atol=1e-5, rtol=0)
+
+
+def test_verdicts():
+    rows = torch.zeros(4)
+    assert Verdict.on_gain(rows, rows + 0.1, least=0.05, noise=3).accepted
+    assert not Verdict.on_gain(rows, rows + 0.1, least=0.2, noise=3).accepted
+    assert not Verdict.on_gain(rows, torch.tensor([-1.0, 1.4, -1.0, 1.0]), least=0, noise=1).accepted
+    assert Verdict.on_loss(rows, rows - 0.1, most=0.2, noise=1).accepted
+    assert not Verdict.on_loss(rows, rows - 0.1, most=0.05, noise=1).accepted
+    assert Verdict.on_loss(rows, torch.tensor([-1.0, 0.8, -1.0, 1.0]), most=0, noise=1).accepted
+
+
+def test_checks_that_come_to_nothing_grow_rare():
+    model, guide = speakers(0, 1)
+    episodes = two_kinds()
+    growth = GrowthMessenger([model, guide], removals=[Prune()], every=10, patience=4, max_components=2)
+    checks = []
+    for time in range(1, 151):
+        if growth.due(time):
+            with torch.no_grad(), growth:
+                collapse(model)(episodes)
+            weights = guide.weights.mean_log_weights().detach()
+            growth.step(time=time, model=collapse(model), data=episodes, log_weights=weights)
+            checks.append(time)
+    assert checks == [10, 30, 70, 110, 150]
+
+
+def test_training_ends_without_an_untrained_option():
+    """The last check only removes; with a run of given length every check may give birth."""
+    torch.manual_seed(0)
+    model, guide = speakers(0, 1, 3)
+    growth = GrowthMessenger([model, guide], removals=[Prune()], every=4, max_components=9)
+    config = TrainConfig(epochs=3, batch_size=30, progress=False)
+    trainer = Trainer(model, guide, two_kinds(), config, growth)
+    trainer.run()
+    assert model.num_options == 2 and trainer.history.removal_epochs == [2]
+    assert all(event.num_born == 0 for event in growth.history)

@@ -1,0 +1,86 @@
+"""Of several beginnings the best goes on, and only the training data decide."""
+
+import pytest
+import torch
+from support.helpers import make_episodes
+from support.stopped_runs import Killed
+
+from pyro_options.discovery import build, discover
+from pyro_options.infer import TrainConfig, Trainer, best_start, restart_seed, set_seed
+from pyro_options.infer.restarts import bound
+from pyro_options.persistence import Checkpoint
+
+DATA = make_episodes(24)
+QUICK = {"num_options": 3, "epochs": 10, "batch_size": 8, "progress": False, "device": "cpu"}
+
+
+def begin(number, made=None):
+    set_seed(number)
+    parts = build("ddo", DATA, num_options=3, hidden=())
+    config = TrainConfig(epochs=4, batch_size=8, learning_rate=0.05, progress=False, device="cpu")
+    trainer = Trainer(parts.model, parts.guide, DATA, config)
+    if made is not None:
+        made.append(trainer)
+    return trainer
+
+
+def test_the_beginning_with_the_best_bound_goes_on():
+    made = []
+    best = best_start(lambda number: begin(number, made), 5, epochs=2)
+    bounds = [bound(trainer) for trainer in made]
+    assert len(set(bounds)) == 5 and bounds.index(max(bounds)) > 0  # the first would be no choice
+    assert best is made[bounds.index(max(bounds))]
+    assert best.epoch == 2 and len(best.run().elbo) == 4
+    assert bound(best) == best.history.elbo[-1]
+
+
+def test_the_bound_is_that_of_the_last_quarter():
+    trainer = begin(0)
+    trainer.history.elbo[:] = [-100.0] * 6 + [-4.0, -2.0]
+    assert bound(trainer) == -3.0
+
+
+def test_one_beginning_is_not_run():
+    trainer = best_start(begin, 1, epochs=2)
+    assert trainer.epoch == 0
+    for restarts, epochs in ((0, 2), (2, 0)):
+        with pytest.raises(ValueError, match=">= 1"):
+            best_start(begin, restarts, epochs)
+
+
+def test_the_first_beginning_has_the_seed_and_the_others_their_own():
+    seeds = [restart_seed(seed, number) for seed in (0, 1) for number in range(4)]
+    assert seeds[0] == 0 and seeds[4] == 1 and len(set(seeds)) == 8
+
+
+def test_discover_takes_the_best_and_is_repeatable():
+    one, many, again = (discover(DATA, "ddo", restarts=n, **QUICK) for n in (1, 4, 4))
+    assert torch.equal(many.policy.heads.weight, again.policy.heads.weight)
+    assert len(many.metadata["history"]["elbo"]) == 10 and many.metadata["restarts"] == 4
+    assert many.metadata["history"]["elbo"][1] > one.metadata["history"]["elbo"][1]
+    assert len(discover(DATA, "ddo", restarts=2, **QUICK | {"epochs": 0}).metadata["history"]["elbo"]) == 0
+    with pytest.raises(ValueError, match="restarts >= 1"):
+        discover(DATA, restarts=0, **QUICK)
+
+
+@pytest.mark.parametrize("steps", [4, 15])  # while several begin; while the best goes on
+def test_the_best_resumes_to_the_same_bits(steps, tmp_path, monkeypatch):
+    expected = discover(DATA, "ddo", restarts=3, **QUICK)
+    take, taken = Trainer.step, []
+
+    def step(trainer, batch):
+        if len(taken) == 3 * 6 * (steps > 6) + steps:
+            raise Killed
+        taken.append(trainer)
+        return take(trainer, batch)
+
+    kept = Checkpoint(tmp_path / "run.safetensors", every_steps=1)
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(Trainer, "step", step)
+        discover(DATA, "ddo", restarts=3, checkpoint=kept, **QUICK)
+    assert (tmp_path / "run.safetensors").exists() == (steps > 6)
+    resumed = discover(DATA, "ddo", restarts=3, checkpoint=kept, resume=True, **QUICK)
+    assert torch.equal(resumed.policy.heads.weight, expected.policy.heads.weight)
+    assert resumed.metadata["history"]["elbo"] == expected.metadata["history"]["elbo"]
+    with pytest.raises(ValueError, match="about restarts"):
+        discover(DATA, "ddo", restarts=2, checkpoint=kept, resume=True, **QUICK)

@@ -1,0 +1,122 @@
+"""Mixtures in training: gradients, births and merges, and the number of clusters from one."""
+
+import pyro
+import pytest
+import torch
+from pyro.infer import TraceGraph_ELBO
+from support.mixture_parts import COVARIANCES, clusters, gaussians
+
+from pyro_options.growth import DataBirth, EvidenceRule, Scene, grow, permute, prune
+from pyro_options.guides import GrowableGEM, MixtureWeights
+from pyro_options.handlers import GrowthMessenger
+from pyro_options.infer import MixtureConfig, MixtureTrainer
+from pyro_options.mixtures import BoundMerge, CountComponents, GaussianComponents, SeedBirth
+from pyro_options.models import DPMixture
+
+
+@pytest.mark.parametrize("family", [*COVARIANCES, "counts"])
+def test_every_parameter_gets_a_gradient_before_and_after_moves(family):
+    if family == "counts":
+        rows = torch.randint(4, (30, 5)).float()
+        components = CountComponents(5, 2)
+    else:
+        rows, _ = clusters()
+        components = gaussians(rows, 2, family).float()
+    model, guide = DPMixture(components), MixtureWeights(GrowableGEM(2))
+    optimizer = torch.optim.Adam([*model.parameters(), *guide.parameters()], lr=0.01)
+    moves = [lambda m: None, grow, lambda m: permute(m, [2, 0, 1]), lambda m: prune(m, [1])]
+    for move in moves:
+        move([model, guide])
+        optimizer.zero_grad()
+        with pyro.get_param_store().scope():
+            TraceGraph_ELBO().loss_and_grads(model, guide, rows)
+        for name, parameter in [*model.named_parameters(), *guide.named_parameters()]:
+            assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+            if "upper" not in name or family == "full":
+                assert (parameter.grad != 0).any(), name
+
+
+@pytest.mark.parametrize("birth", [DataBirth(steps=5), "seed"])
+def test_growth_machinery_needs_no_change(birth):
+    rows, _ = clusters(2, 200)
+    model, guide = DPMixture(GaussianComponents(rows, 1)), MixtureWeights(GrowableGEM(1))
+    model.components.absorb(rows, torch.ones(len(rows), 1))
+    before = model.components.loc.detach().clone()
+    birth = SeedBirth(model.components) if birth == "seed" else birth
+    growth = GrowthMessenger([model, guide], EvidenceRule(), birth, site="rows")
+    with torch.no_grad(), growth:
+        model(rows)
+    weights = guide.weights.mean_log_weights().detach()
+    event = growth.step(None, 1, model, rows, weights)
+    assert event.usage.num_points == 200
+    assert model.num_components == guide.weights.num_components == 1 + event.num_born
+    assert torch.equal(model.components.loc[:1], before)
+
+
+def test_a_seeded_birth_finds_a_cluster_and_refuses_where_there_is_none():
+    rows, labels = clusters(2, 200)
+    for data, expected in ((rows, 2), (rows[labels == 0], 1)):
+        model, guide = DPMixture(GaussianComponents(data)), MixtureWeights(GrowableGEM(1))
+        trainer = MixtureTrainer(model, guide, data)
+        for _ in range(5):
+            trainer.step()
+        trainer.observe_and_grow()
+        assert model.num_components == expected
+
+
+def everything(trainer):
+    """Parameters, buffers and the optimizer's state, copied."""
+    tensors = [*trainer.model.state_dict().values(), *trainer.guide.state_dict().values()]
+    for state in trainer.optimizer.state.values():
+        tensors += [value for value in state.values() if torch.is_tensor(value)]
+    return [tensor.clone() for tensor in tensors]
+
+
+def test_refused_moves_leave_everything_identical():
+    """Births and merges move the old components and the prior too."""
+    rows, _ = clusters(2, 200)
+    model, guide = DPMixture(GaussianComponents(rows)), MixtureWeights(GrowableGEM(1))
+    trainer = MixtureTrainer(model, guide, rows)
+    trainer.step()
+    assert trainer.observe_and_grow().num_born == 1
+    for _ in range(3):
+        trainer.step()
+    before = everything(trainer)
+    event = trainer.observe_and_grow()
+    assert [move.kind for move in event.moves] == ["birth"] and not event.moves[0].verdict.accepted
+    merge = BoundMerge(model.components, least_overlap=-1.0)
+    scene = Scene([model, guide], event.usage, guide.weights.mean_log_weights().detach(), model, rows, site="rows")
+    assert not any(move.verdict.accepted for move in merge(scene, trainer.optimizer))
+    assert all(torch.equal(one, other) for one, other in zip(before, everything(trainer), strict=True))
+
+
+def test_two_halves_of_a_cluster_are_merged():
+    rows, labels = clusters(2, 200)
+    model, guide = DPMixture(GaussianComponents(rows, 3)), MixtureWeights(GrowableGEM(3))
+    halves = torch.where((labels == 0) & (torch.rand(200) < 0.5), 2, labels)
+    model.components.absorb(rows, torch.nn.functional.one_hot(halves, 3).float())
+    guide.weights.assign(torch.tensor([0.25, 0.45, 0.25]).log())
+    trainer = MixtureTrainer(model, guide, rows)
+    trainer.simplify()
+    assert model.num_components == 2
+    found = model.labels(rows, guide.weights.mean_log_weights())
+    assert all(len(found[labels == k].unique()) == 1 for k in range(2))
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_the_number_of_clusters_is_recovered_from_one(covariance):
+    rows, labels = clusters(4, 200)
+    model, guide = DPMixture(GaussianComponents(rows, 1, covariance)), MixtureWeights(GrowableGEM(1))
+    history = MixtureTrainer(model, guide, rows, MixtureConfig(every=6, patience=3, final_steps=15)).run()
+    found = model.labels(rows, guide.weights.mean_log_weights())
+    assert model.num_components == 4 and len(history.growth_steps) == 3
+    assert all(len(found[labels == k].unique()) == 1 for k in range(4)) and len(found.unique()) == 4
+    assert history.elbo[-1] > history.elbo[0] + 1
+
+
+def test_kinds_of_counts_are_recovered_from_one():
+    topics = torch.tensor([[8, 8, 0.2, 0.2, 0.2], [0.2, 0.2, 0.2, 8, 8], [0.2, 0.2, 16, 0.2, 0.2]])
+    rows = torch.poisson(topics.repeat(80, 1))
+    model, guide = DPMixture(CountComponents(5)), MixtureWeights(GrowableGEM(1))
+    MixtureTrainer(model, guide, rows, MixtureConfig(every=6, patience=3, final_steps=10)).run()
+    assert model.num_components == 3

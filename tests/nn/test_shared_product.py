@@ -1,0 +1,93 @@
+"""Layers that share a product give what they give alone, gradients too."""
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from pyro_options.data import Trajectories
+from pyro_options.discovery import MethodConfig, assemble
+from pyro_options.infer import TrainConfig, Trainer
+from pyro_options.nn import StateEmbedding, VaryingInputs, shared_product
+from pyro_options.options import CategoricalPolicy, Termination
+
+D = 12
+
+
+def readers(kind):
+    """A policy, a termination and an embedding on the same features of a state."""
+    inputs = VaryingInputs(torch.tensor([1, 4, 5]), D) if kind == "varying" else None
+    return (
+        CategoricalPolicy(D, 3, 4, network=inputs),
+        Termination(D, 3, network=inputs),
+        StateEmbedding(D, 5, inputs),
+    )
+
+
+def outputs(modules, states):
+    policy, termination, embedding = modules
+    return policy(states).logits, termination(states), embedding(states)
+
+
+@pytest.mark.parametrize("kind", ["whole", "varying"])
+def test_equals_layers_on_their_own(kind):
+    modules, states = [module.double() for module in readers(kind)], torch.randn(2, 6, D, dtype=torch.float64)
+    parameters = [p for module in modules for p in module.parameters()]
+
+    def results():
+        values = outputs(modules, states)
+        return [*values, *torch.autograd.grad(sum((value**2).sum() for value in values), parameters)]
+
+    alone = results()
+    with shared_product(states, *modules):
+        together = results()
+    for one, other in zip(alone, together):
+        assert_close(one, other)
+
+
+def test_one_product_for_all(monkeypatch):
+    calls, linear = [], nn.functional.linear
+    monkeypatch.setattr(nn.functional, "linear", lambda *args: calls.append(args) or linear(*args))
+    modules, states = readers("whole"), torch.randn(2, 6, D)
+    with shared_product(states, nn.ModuleList(modules)):
+        outputs(modules, states)
+        assert len(calls) == 1
+        outputs(modules, states.clone())  # other states, whatever they hold
+        assert len(calls) == 4
+    outputs(modules, states)
+    assert len(calls) == 7
+
+
+def test_ends_with_an_error_inside():
+    modules, states = readers("whole"), torch.randn(2, 6, D)
+    with pytest.raises(RuntimeError, match="inside"), shared_product(states, *modules):
+        raise RuntimeError("inside")
+    with torch.no_grad():
+        modules[0].heads.bias += 1.0
+    assert_close(modules[0](states).logits, modules[0].heads(states))
+
+
+@pytest.mark.parametrize("skip_constant", [True, False])
+def test_wide_states_are_embedded_and_every_parameter_learns(skip_constant):
+    states = torch.randint(2, (10, 6, 80)).float()
+    data = Trajectories(states, states[..., 1].long(), num_actions=2)
+    method = assemble(data, MethodConfig("relaxed", num_options=2, hidden=(), skip_constant=skip_constant))
+    assert method.guide.encoder.inputs.out_features == 12
+    assert method.guide.encoder.lstm.input_size == 12 + 2
+    trainer = Trainer(method.model, method.guide, data, TrainConfig(epochs=1, progress=False, device="cpu"))
+    before = {name: p.detach().clone() for name, p in method.guide.encoder.named_parameters()}
+    trainer.run()
+    assert [name for name, p in method.guide.encoder.named_parameters() if torch.equal(p, before[name])] == []
+
+
+def test_embedding_is_off_for_the_paper():
+    data = Trajectories(torch.randn(4, 6, 80), torch.randint(2, (4, 6)))
+    assert assemble(data, MethodConfig("relaxed", embedding=0)).guide.encoder.lstm.input_size == 80 + 2
+
+
+@pytest.mark.parametrize("units", [0, -1])
+def test_refuses_an_embedding_of_nothing(units):
+    with pytest.raises(ValueError, match="units >= 1"):
+        StateEmbedding(3, units)
+    with pytest.raises(ValueError, match="embedding >= 0"):
+        MethodConfig(embedding=-1)

@@ -1,0 +1,135 @@
+import pytest
+import torch
+from pyro.distributions.testing.gof import auto_goodness_of_fit, multinomial_goodness_of_fit
+from support.helpers import P_VALUE, mask_of, random_episodes
+from torch.distributions import Categorical, Independent, Normal
+from torch.nn.functional import one_hot
+from torch.testing import assert_close
+
+from pyro_options.options import CategoricalActions, GaussianActions, MarginalActions, OptionPath, encode_path
+
+N, T, K, A = 3, 4, 2, 5
+
+
+def categorical(mask=None):
+    """The distribution, torch's reference of batch shape ``(N, T, K)``, and some actions."""
+    logits = torch.randn(N, T, K, A).double()
+    return CategoricalActions(logits, mask=mask), Categorical(logits=logits), torch.randint(A, (N, T))
+
+
+def gaussian(mask=None):
+    mean, log_scale = torch.randn(N, T, K, A).double(), torch.randn(K, A).double()
+    reference = Independent(Normal(mean, log_scale.exp().expand_as(mean)), 1)
+    return GaussianActions(mean, log_scale, mask=mask), reference, torch.randn(N, T, A).double()
+
+
+def discrete_path():
+    """Options ``(N, T)`` and their path tensor."""
+    options = torch.randint(K, (N, T))
+    return options, encode_path(options, torch.ones_like(options), K).double()
+
+
+families = pytest.mark.parametrize("family", [categorical, gaussian])
+
+
+@families
+def test_components_are_torchs(family):
+    actions, reference, value = family()
+    for_every_option = value.unsqueeze(2).expand(reference.sample().shape)
+    assert_close(actions.component_log_prob(value), reference.log_prob(for_every_option))
+
+
+@families
+def test_a_discrete_path_selects_its_component(family):
+    actions, _, value = family()
+    options, path = discrete_path()
+    selected = actions.component_log_prob(value).gather(-1, options[..., None]).squeeze(-1)
+    assert_close(actions.given(path).log_prob(value), selected.sum(-1))
+
+
+@families
+def test_a_relaxed_path_mixes_the_components(family):
+    actions, _, value = family()
+    h = torch.randn(N, T, K).double().softmax(-1)
+    expected = (h * actions.component_log_prob(value).exp()).sum(-1).log().sum(-1)
+    assert_close(actions.given(torch.cat([torch.ones(N, T, 1), h], -1)).log_prob(value), expected)
+
+
+@families
+def test_padded_steps_do_not_count(family):
+    lengths = (4, 2, 1)
+    actions, _, value = family(mask_of(lengths, T))
+    options, path = discrete_path()
+    actions = actions.given(path)
+    log_prob, responsibilities = actions.log_prob(value), actions.responsibilities(value)
+    for i, length in enumerate(lengths):
+        selected = actions.component_log_prob(value)[i, :length].gather(-1, options[i, :length, None])
+        assert_close(log_prob[i], selected.sum())
+        assert_close(responsibilities[i, :length], path[i, :length, 1:])
+        assert (responsibilities[i, length:] == 0).all()
+
+
+def test_categorical_samples_follow_the_path():
+    actions, reference, _ = categorical()
+    options, path = discrete_path()
+    samples = actions.given(path).sample((5000,))
+    assert samples.shape == (5000, N, T)
+    for n in range(N):
+        counts = one_hot(samples[:, n, 1], A).sum(0).double()
+        assert multinomial_goodness_of_fit(reference.probs[n, 1, options[n, 1]], counts) > P_VALUE
+
+
+def test_gaussian_samples_follow_the_path():
+    actions, reference, _ = gaussian()
+    options, path = discrete_path()
+    samples = actions.given(path).sample((5000,))
+    assert samples.shape == (5000, N, T, A)
+    for n in range(N):
+        k = options[n, 1]
+        normal = Normal(reference.mean[n, 1, k], reference.base_dist.scale[n, 1, k])
+        log_prob = normal.log_prob(samples[:, n, 1])
+        assert auto_goodness_of_fit(samples[:, n, 1, 0], log_prob[:, 0].exp()) > P_VALUE
+        assert auto_goodness_of_fit(samples[:, n, 1, -1], log_prob[:, -1].exp()) > P_VALUE
+
+
+@families
+def test_actions_without_a_path_still_have_components_but_no_probability(family):
+    actions, _, value = family()
+    assert actions.component_log_prob(value).shape == (N, T, K)
+    for question in (lambda: actions.log_prob(value), actions.sample, lambda: actions.responsibilities(value)):
+        with pytest.raises(ValueError, match="Expected a path tensor"):
+            question()
+
+
+@families
+def test_marginal_actions_sum_the_path_out(family):
+    mask = mask_of((4, 2, 1), T)
+    actions, _, value = family(mask)
+    path = OptionPath(*random_episodes(T, K, batch=(N,))[:2], mask)
+    emission = actions.component_log_prob(value)
+    for marginal in (MarginalActions(path, actions), path.marginalize(actions)):
+        assert_close(marginal.log_prob(value), path.log_marginal(emission))
+        assert_close(marginal.responsibilities(value), path.posterior(emission).options)
+        assert marginal.sample((2,)).shape == (2, *value.shape)
+        assert marginal.step_mask is mask
+
+
+def test_marginal_samples_follow_the_marginal_probability():
+    """All A^2 action sequences of a two-step episode."""
+    logits, (log_weights, terminations, _) = torch.randn(2, K, 3).double(), random_episodes(2, K)
+    marginal = OptionPath(log_weights, terminations).marginalize(CategoricalActions(logits))
+    sequences = torch.cartesian_prod(torch.arange(3), torch.arange(3))
+    probs = torch.stack([marginal.log_prob(sequence) for sequence in sequences]).exp()
+    assert_close(probs.sum(), torch.tensor(1.0).double())
+    samples = marginal.sample((10_000,))
+    counts = one_hot(samples[:, 0] * 3 + samples[:, 1], 9).sum(0).double()
+    assert multinomial_goodness_of_fit(probs, counts) > P_VALUE
+
+
+@families
+def test_expanded_actions_keep_their_log_prob(family):
+    actions, _, value = family(mask_of((4, 2, 1), T))
+    _, path = discrete_path()
+    expanded = actions.given(path).expand([2, N])
+    assert expanded.batch_shape == (2, N)
+    assert_close(expanded.log_prob(value.expand(2, *value.shape)), actions.given(path).log_prob(value).expand(2, N))

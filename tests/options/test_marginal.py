@@ -1,0 +1,118 @@
+"""The compiled marginal and the plain torch one are the same function."""
+
+import pytest
+import torch
+from support.helpers import mask_of, random_episodes
+from torch.testing import assert_close
+
+from pyro_options.options import OptionPath
+from pyro_options.options import marginal as log_marginal
+
+N, T = 5, 30
+CLOSE = {"rtol": 1e-10, "atol": 1e-10}
+
+
+def moderate(K):
+    return random_episodes(T, K, (N,), leftover=0.2)
+
+
+def peaked(K):
+    log_weights, logits, emission = random_episodes(T, K, (N,))
+    return log_weights, 20 * logits, 50 * emission
+
+
+def _signs(*shape):
+    return 2.0 * torch.randint(2, shape, dtype=torch.float64) - 1
+
+
+def extreme(K):
+    """Within the range of float64, far outside that of float32."""
+    log_weights = torch.where(torch.arange(K) > 0, -100.0, 0.0).double()
+    return log_weights, 200 * _signs(N, T, K), 5e3 * (_signs(N, T, K) - 1)
+
+
+def beyond(K):
+    """Probabilities that float64 cannot hold, on which the likelihood depends."""
+    log_weights = torch.where(torch.arange(K) > 0, -1000.0, 0.0).double()
+    return log_weights, 2000 * _signs(N, T, K), -1e4 * torch.rand(N, T, K, dtype=torch.float64)
+
+
+def fading(K):
+    """Each step alone is harmless; what the steps lose together is not."""
+    log_weights = torch.where(torch.arange(K) > 0, -800.0, 0.0).double()
+    slowly = -400 * (torch.arange(K) == 0) * torch.ones(N, T, 1, dtype=torch.float64)
+    return log_weights, torch.full((N, T, K), -600.0, dtype=torch.float64), slowly
+
+
+def value_and_gradients(episodes, mask):
+    leaves = [x.clone().requires_grad_() for x in episodes]
+    value = OptionPath(*leaves[:2], mask).log_marginal(leaves[2])
+    return [value.detach(), *torch.autograd.grad((value * torch.linspace(0.5, 2, N)).sum(), leaves)]
+
+
+@pytest.fixture
+def without_numba(monkeypatch):
+    def switch():
+        monkeypatch.setattr(log_marginal.KERNELS, "module", None)
+
+    return switch
+
+
+@pytest.mark.parametrize("lengths", [None, (30, 7, 1, 30, 12)], ids=["full", "ragged"])
+@pytest.mark.parametrize("num_options", [1, 2, 7, 33])
+@pytest.mark.parametrize("make", [moderate, peaked, extreme, beyond, fading])
+def test_compiled_equals_torch(make, num_options, lengths, without_numba):
+    pytest.importorskip("numba")
+    assert log_marginal.KERNELS.module is not None
+    mask = None if lengths is None else mask_of(lengths, T)
+    episodes = make(num_options)
+    compiled = value_and_gradients(episodes, mask)
+    with torch.no_grad():
+        posterior = OptionPath(*episodes[:2], mask).posterior(episodes[2])
+    without_numba()
+    expected = OptionPath(*episodes[:2], mask).posterior(episodes[2])
+    for result, reference in zip(compiled, value_and_gradients(episodes, mask)):
+        assert torch.isfinite(result).all()
+        assert_close(result, reference, **CLOSE)
+    for name in ("options", "starts", "log_marginal"):
+        assert_close(getattr(posterior, name), getattr(expected, name), **CLOSE)
+
+
+@pytest.mark.parametrize("make", [moderate, extreme, beyond])
+def test_float32_is_as_exact_as_its_inputs(make):
+    episodes = [x.float() for x in make(7)]
+    single, double = value_and_gradients(episodes, None), value_and_gradients([x.double() for x in episodes], None)
+    for result, reference in zip(single, double):
+        assert result.dtype == torch.float32 and torch.isfinite(result).all()
+        assert_close(result.double(), reference, rtol=1e-6, atol=1e-6)
+
+
+def test_threads_share_the_episodes(monkeypatch):
+    pytest.importorskip("numba")
+    log_weights, logits, emission = random_episodes(T, 3, (N,))
+    alone = value_and_gradients((log_weights, logits, emission), None)
+    monkeypatch.setattr(log_marginal.KERNELS, "thread_work", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    for result, reference in zip(value_and_gradients((log_weights, logits, emission), None), alone):
+        assert torch.equal(result, reference)
+
+
+def test_nan_in_the_padding_reaches_nothing_and_nan_in_use_is_not_hidden():
+    log_weights, logits, emission = moderate(3)
+    mask = mask_of((30, 7, 1, 30, 12), T)
+    logits[1, 7:], emission[1, 7:] = float("nan"), float("nan")
+    assert all(torch.isfinite(x).all() for x in value_and_gradients((log_weights, logits, emission), mask))
+    emission[3, 4, 1] = float("nan")
+    value = OptionPath(log_weights, logits, mask).log_marginal(emission)
+    assert torch.isnan(value).tolist() == [False, False, False, True, False]
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
+def test_second_derivatives_are_refused(compiled, without_numba):
+    if not compiled:
+        without_numba()
+    log_weights, logits, emission = moderate(2)
+    emission.requires_grad_()
+    value = OptionPath(log_weights, logits).log_marginal(emission).sum()
+    with pytest.raises(RuntimeError, match=r"twice. Use posterior\(emission\)"):
+        torch.autograd.grad(value, emission, create_graph=True)

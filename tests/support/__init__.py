@@ -1,0 +1,1 @@
+"""Builders and brute-force references that several tests share."""
