@@ -65,7 +65,7 @@ def run(arm: str, seed: int, num_episodes: int, held_out: int, config: dict) -> 
     segmentation = skills.segment(held)
     return {
         "num_options": skills.num_options,
-        "used_options": int((segmentation.usage() >= 0.01).sum()),
+        "used_options": segmentation.used_options,
         "found_options": found_options(segmentation.options, true, held.mask),
         "accuracy": label_scores(segmentation.options, true, held.mask).accuracy,
         "log_likelihood": segmentation.log_likelihood_per_step,

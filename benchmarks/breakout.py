@@ -120,7 +120,7 @@ def run(
     segmentation = skills.segment(held)
     return {
         "num_options": skills.num_options,
-        "used_options": int((segmentation.usage() >= 0.01).sum()),
+        "used_options": segmentation.used_options,
         "exact_log_likelihood": segmentation.log_likelihood_per_step,
         "train_log_likelihood": skills.metadata["log_likelihood"]["train"],
         "mean_segment_length": segmentation.mean_length,

@@ -23,7 +23,7 @@ from pyro_options.data import Integers, Trajectories, integer_sequences
 from pyro_options.discovery import SEGMENT_PRESETS, Method, build, discover
 from pyro_options.experiments import run_grid
 from pyro_options.infer import Constant, TrainConfig, Trainer, best_start, restart_seed, set_seed
-from pyro_options.skills import Skills, boundaries, boundary_scores
+from pyro_options.skills import Skills, boundaries, boundary_scores, to_skills
 
 NUM_SYMBOLS = 5
 
@@ -92,7 +92,7 @@ def run(method: str, seed: int, num_episodes: int, held_out: int, epochs: int, r
     train, held = truth.trajectories[:cut], truth.trajectories[cut:]
     if method == "compile":
         trained = train_compile(train, epochs, restarts, beginning, seed)
-        skills = trained.model.to_skills(trained.guide.weights.mean_log_weights())
+        skills = to_skills(trained.model, trained.guide)
     else:
         told = {"num_options": NUM_SYMBOLS, "restarts": restarts} if method == "options-exact" else {}
         skills = discover(train, epochs=epochs, seed=seed, device="cpu", progress=False, **told)
@@ -100,7 +100,7 @@ def run(method: str, seed: int, num_episodes: int, held_out: int, epochs: int, r
     found = scores(truth, cut, decoded.options, boundaries(decoded.options, held.mask), skills)
     if method == "compile":
         found = scores(truth, cut, *trained.guide.segment(held), skills) | {"decoded": found}
-    used = int((decoded.usage() >= 0.01).sum())
+    used = decoded.used_options
     figures = {"log_likelihood": skills.log_likelihood(held), "num_options": skills.num_options, "used_options": used}
     return found | figures
 

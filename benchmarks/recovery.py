@@ -51,7 +51,7 @@ def run(
     held, true = data[cut:], truth.options[cut:]
     found = skills.segment(held)
     where = boundary_scores(boundaries(found.options, held.mask), boundaries(true, held.mask), held.mask)
-    used, scores = int((found.usage() >= 0.01).sum()), label_scores(found.options, true, held.mask)
+    used, scores = found.used_options, label_scores(found.options, true, held.mask)
     return {
         "found_options": skills.num_options,
         "used_options": used,

@@ -28,7 +28,7 @@ from pyro_options.envs import EXPERTS, atari_demonstrations, load_atari, make_at
 from pyro_options.errors import check
 from pyro_options.growth import GrowthEvent
 from pyro_options.persistence import explained_interrupts
-from pyro_options.skills import Segmentation, Skills, make_cards
+from pyro_options.skills import IN_USE, Segmentation, Skills, make_cards
 from pyro_options.viz import save_gif
 
 METHODS = {
@@ -150,7 +150,7 @@ def results(args: Args, skills: Skills, cloned: Skills, segmentation: Segmentati
         "episodes": skills.metadata["episodes"]["train"],
         "held_out_episodes": len(held),
         "num_options": skills.num_options,
-        "used_options": int((summary.usage >= 0.01).sum()),
+        "used_options": int((summary.usage >= IN_USE).sum()),
         "exact_log_likelihood": likelihood,
         "behaviour_cloning_log_likelihood": baseline,
         "gain_over_behaviour_cloning": likelihood - baseline,
@@ -280,8 +280,9 @@ def main(args: Args) -> dict:
     names = ["results.json", "skills.safetensors", "atari_discover.png", "option_cards.png"]
     if args.report_episodes:
         names.append("report.html")
-        skills.report(
+        viz.write_report(
             args.out / "report.html",
+            skills,
             held,
             frames=frames,
             title=f"Skills in {args.game}",

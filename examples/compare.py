@@ -171,7 +171,7 @@ def judge(skills: Skills, episodes: Demonstrations) -> dict:
         "reconstruction": float((torch.as_tensor(said) == held.actions[held.mask]).float().mean()),
         "train_log_likelihood": skills.metadata["log_likelihood"]["train"],
         "num_options": skills.num_options,
-        "used_options": int((found.usage() >= 0.01).sum()),
+        "used_options": found.used_options,
         "mean_segment_length": found.mean_length,
         "epochs": len(skills.metadata["history"]["elbo"]),
         "seconds": skills.metadata["seconds"],

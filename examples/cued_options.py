@@ -23,7 +23,7 @@ from pyro_options.guides import Exact, GrowableGEM
 from pyro_options.infer import TrainConfig, Trainer
 from pyro_options.models import OptionHMM, StateOptionHMM
 from pyro_options.options import CategoricalPolicy, Termination
-from pyro_options.skills import explain
+from pyro_options.skills import to_skills
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ def train(args: Args, state_dependent: bool) -> tuple[Trainer, dict]:
     start = time.perf_counter()
     trainer = Trainer(model, guide, data, config)
     trainer.run()
-    explanation = explain(model, guide, held_out)
+    found = to_skills(model, guide).segment(held_out)
     return trainer, {
-        "held_out_nats_per_segment": explanation.log_likelihood * args.segment_length,
-        "used_options": explanation.used_options,
+        "held_out_nats_per_segment": found.log_likelihood_per_step * args.segment_length,
+        "used_options": found.used_options,
         "seconds": time.perf_counter() - start,
     }
 

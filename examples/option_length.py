@@ -20,6 +20,7 @@ from matplotlib.ticker import LogLocator, ScalarFormatter
 from pyro_options import viz
 from pyro_options.data import Trajectories
 from pyro_options.discovery import discover
+from pyro_options.skills import IN_USE
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def run(args: Args, data: Trajectories, held: Trajectories, cost: float, seed: i
     return {
         "termination_cost": cost,
         "seed": seed,
-        "used_options": int((summary.usage >= 0.01).sum()),
+        "used_options": int((summary.usage >= IN_USE).sum()),
         "exact_log_likelihood": segmentation.log_likelihood_per_step,
         "mean_segment_length": segmentation.mean_length,
         "mean_duration": segmentation.mean_duration,

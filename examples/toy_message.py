@@ -23,11 +23,10 @@ import tyro
 
 from pyro_options import viz
 from pyro_options.discovery import TRAIN_DEFAULTS, Method, MethodConfig, assemble, options_in_use, skills_of
-from pyro_options.envs import message_demonstrations
+from pyro_options.envs import final_action_probabilities, message_demonstrations, message_success
 from pyro_options.infer import Exponential, TrainConfig, Trainer, set_seed
 from pyro_options.persistence import Checkpoint, explained_interrupts
-from pyro_options.skills import explain
-from pyro_options.skills.explanation import final_action_probabilities, message_success
+from pyro_options.skills import to_skills
 
 
 @dataclass(frozen=True)
@@ -129,32 +128,32 @@ def train(args: Args, save: bool = False) -> tuple[Trainer, dict]:
     checkpoint = Checkpoint(args.out / "training.safetensors", args.resume) if save else None
     trainer = Trainer(method.model, method.guide, data, config, method.growth, checkpoint=checkpoint)
     history = trainer.run()
-    success, worst = message_success(final_action_probabilities(method.model))
-    explanation = explain(method.model, method.guide, held_out)
+    success, worst = message_success(final_action_probabilities(method.model.policy))
+    found = to_skills(method.model, method.guide).segment(held_out)
     return trainer, {
         "num_messages": args.num_messages,
         "guide": args.guide,
         "seed": args.seed,
         "num_options": method.model.num_options,
-        "used_options": explanation.used_options,
+        "used_options": found.used_options,
         "options_in_use": options_in_use(trainer, held_out, episodes=len(held_out)).to_dict(),
         "success": success,
         "min_message_probability": worst,
         "elbo": history.elbo[-1],
-        "exact_log_likelihood": explanation.log_likelihood,
+        "exact_log_likelihood": found.log_likelihood_per_step,
         "best_possible_log_likelihood": -math.log(args.num_messages) / 5,
         "epochs": config.epochs,
         "seconds": history.seconds,
         "growth_epochs": history.growth_epochs,
         "removal_epochs": history.removal_epochs,
-        "usage": explanation.usage.tolist(),
+        "usage": found.usage().tolist(),
     }
 
 
 def figure(args: Args, trainer: Trainer, path: Path) -> None:
     """Growth, usage, what each option says at the end, and a few segmented trajectories."""
     shown = message_demonstrations(args.num_messages, 200, args.seed + 10_000)
-    explanation = explain(trainer.model, trainer.guide, shown)
+    found = to_skills(trainer.model, trainer.guide).segment(shown)
     first = torch.tensor([int((shown.actions[:, 0] == m).nonzero()[0]) for m in shown.actions[:, 0].unique()])[:10]
     with viz.style():
         fig, axes = viz.plt.subplots(2, 2, figsize=(viz.PAGE, 5.6), layout="constrained")
@@ -167,10 +166,10 @@ def figure(args: Args, trainer: Trainer, path: Path) -> None:
             events=events,
             updates_per_epoch=trainer.num_steps / len(history.num_options),
         )
-        viz.usage_bars(axes[0, 1], explanation.usage)
-        probabilities = final_action_probabilities(trainer.model)
+        viz.usage_bars(axes[0, 1], found.usage())
+        probabilities = final_action_probabilities(trainer.model.policy)
         viz.action_heatmap(axes[1, 0], probabilities, "What each option says at t = 4", "message")
-        viz.segmentation_strip(axes[1, 1], explanation.options[first], shown.lengths[first], shown.actions[first])
+        viz.segmentation_strip(axes[1, 1], found.options[first], shown.lengths[first], shown.actions[first])
         axes[1, 1].set_title("Segmentation (number: action)")
         fig.suptitle(f"{args.num_messages} messages, {args.guide} guide, seed {args.seed}")
         fig.savefig(path)
@@ -185,7 +184,7 @@ def report(args: Args, trainer: Trainer, results: dict, path: Path) -> None:
     skills = skills_of(Method(trainer.model, trainer.guide, trainer.growth), shown, metadata=made)
     figures = {"worst message probability": results["min_message_probability"], "messages": args.num_messages}
     title = f"{args.num_messages} messages, {args.guide} guide, seed {args.seed}"
-    skills.report(path, shown, title=title, figures=figures, state_names=("time", "message"))
+    viz.write_report(path, skills, shown, title=title, figures=figures, state_names=("time", "message"))
 
 
 def main(args: Args) -> dict:

@@ -28,6 +28,9 @@ class DPMixture(PyroModule):
     :param alpha: initial concentration of the stick-breaking prior
     """
 
+    #: nothing is left to sum out: the component of each row already is
+    latents: dict[str, str] = {}
+
     def __init__(self, components: nn.Module, prior: str | PyroModule = "gem", alpha: float = 1.0):
         super().__init__()
         self.components = components

@@ -10,7 +10,6 @@ from pyro_options.errors import check
 from pyro_options.options.path import OptionPath
 from pyro_options.options.policies import option_heads
 from pyro_options.options.tilted_path import TiltedPath
-from pyro_options.skills.skills import Skills
 
 from .gem import high_level_prior
 
@@ -33,6 +32,9 @@ class OptionHMM(PyroModule):
 
     Reference: Villecroze et al. (2022), equations 11 to 14.
     """
+
+    #: what can be summed out, latent site -> the site that absorbs it
+    latents = {"path": "actions"}
 
     def __init__(
         self,
@@ -62,13 +64,6 @@ class OptionHMM(PyroModule):
     def path(self, log_weights: torch.Tensor, episodes: Trajectories) -> OptionPath:
         """The prior over paths in these episodes, without the cost: what the options say, not what we want of them."""
         return OptionPath(log_weights, self.termination(episodes.states), episodes.mask)
-
-    def to_skills(self, log_weights: torch.Tensor, **given) -> Skills:
-        """Its options as skills.
-
-        :param given: other arguments of :class:`~pyro_options.skills.Skills`
-        """
-        return Skills(self.policy, self.termination, log_weights, **given)
 
     def _prior_path(self, log_weights, termination_logits, mask) -> OptionPath:
         if self.termination_cost:

@@ -11,7 +11,6 @@ from pyro_options.segments.actions import SegmentedActions, SegmentSkills
 from pyro_options.segments.boundaries import PoissonBoundaries
 from pyro_options.segments.path import SegmentPath
 from pyro_options.segments.poisson_segments import PoissonSegments
-from pyro_options.skills.skills import Skills
 
 from .gem import high_level_prior
 
@@ -70,13 +69,6 @@ class CompILE(PyroModule):
     def path(self, log_weights: Tensor, episodes: Trajectories) -> SegmentPath:
         """The prior over segments and skills together, which can be summed out."""
         return SegmentPath(log_weights, self.boundaries(episodes))
-
-    def to_skills(self, log_weights: Tensor, **given) -> Skills:
-        """Its skills, which know how segments are drawn."""
-        termination = self.segments.termination(self.policy, self.max_duration)
-        return Skills(
-            self.policy, termination, log_weights, segments=self.segments, max_duration=self.max_duration, **given
-        )
 
     def forward(self, episodes: Trajectories, log_weights: Tensor | None = None):
         """Runs the generative story; with ``log_weights`` given, η is not drawn."""

@@ -8,32 +8,20 @@ from torch import Tensor, nn
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
-from pyro_options.growth.growable import GrowableHeads
 from pyro_options.options.policies import option_heads
 from pyro_options.options.state_path import StatePath
+from pyro_options.options.state_weights import StateWeights
 
 from .option_hmm import OptionHMM
-
-
-class _Tilt(GrowableHeads):
-    """Linear preferences of each option for states; a new option starts with none."""
-
-    def __init__(self, state_dim: int, num_options: int):
-        super().__init__(state_dim, num_options, 1)
-        nn.init.zeros_(self.weight)
-        nn.init.zeros_(self.bias)
-
-    def fresh(self, name, count):
-        return torch.zeros(count, *getattr(self, name).shape[1:])
 
 
 class StateOptionHMM(OptionHMM):
     r"""An :class:`OptionHMM` whose high-level policy sees the state.
 
-    .. math:: \eta_k(s) = \frac{\eta_k\,e^{w_k\cdot s + c_k}}{\sum_l \eta_l\,e^{w_l\cdot s + c_l} + 1 - \sum_l\eta_l}
+    .. math:: p(\eta)\,p(w, c)\prod_i p(\zeta^{(i)}\mid\eta(s^{(i)}))\prod_t \pi_{h_t}(a_t^{(i)}\mid s_t^{(i)})
 
-    Options not yet born have no preference, and neither has a new one: it takes its share of what nobody has, in every
-    state, and growing changes no weight that exists. Preferences have a Normal prior (site ``tilt``).
+    with :math:`\eta_k(s)` of :class:`~pyro_options.options.StateWeights`. The preferences w and c have a Normal prior
+    (site ``tilt``).
 
     :param policy: low-level policies, as for :class:`OptionHMM`
     :param termination: logit ψ, as for :class:`OptionHMM`
@@ -52,13 +40,11 @@ class StateOptionHMM(OptionHMM):
     ):
         super().__init__(policy, termination, prior, alpha)
         check(tilt_scale > 0, "tilt_scale > 0", tilt_scale)
-        self.tilt, self.tilt_scale = _Tilt(state_dim, policy.num_options), tilt_scale
+        self.tilt, self.tilt_scale = StateWeights(state_dim, policy.num_options), tilt_scale
 
     def state_log_weights(self, log_weights: Tensor, states: Tensor) -> Tensor:
         """log η_k(s), ``(..., T, K)``."""
-        tilted = log_weights + self.tilt(states).squeeze(-1)
-        left = (1 - torch.exp(log_weights).sum(-1)).clamp(min=torch.finfo(tilted.dtype).tiny)
-        return tilted - torch.logaddexp(torch.logsumexp(tilted, -1, keepdim=True), torch.log(left))
+        return self.tilt.log_weights(log_weights, states)
 
     def path(self, log_weights: Tensor, episodes: Trajectories) -> StatePath:
         log_weights = self.state_log_weights(log_weights, episodes.states)

@@ -18,6 +18,8 @@ from pyro_options.infer.restarts import best_start, restart_seed
 from pyro_options.infer.schedules import Exponential
 from pyro_options.infer.trainer import TrainConfig, Trainer, set_seed
 from pyro_options.persistence.checkpoint import Checkpoint, Saver
+from pyro_options.skills.from_model import to_skills
+from pyro_options.skills.segmentation import IN_USE
 from pyro_options.skills.skills import Skills
 
 from .assembly import Method, assemble, varying_inputs
@@ -108,8 +110,8 @@ def method_config(method: str, **config) -> MethodConfig:
 
 def skills_of(trained: Method, data: Trajectories, action_names=None, metadata=None) -> Skills:
     """The options of a trained method, the most used on ``data`` first."""
-    weights = trained.guide.weights.mean_log_weights()
-    found = trained.model.to_skills(weights, packed=data.packed, action_names=action_names, metadata=metadata)
+    given = {"packed": data.packed, "action_names": action_names, "metadata": metadata}
+    found = to_skills(trained.model, trained.guide, **given)
     found.summary = found.summarize(data)
     return found.used(0.0)
 
@@ -124,7 +126,7 @@ def options_in_use(
     """
     shown = data[:episodes].cut(steps).to(trainer.device, next(trainer.model.parameters()).dtype)
     rows = shown.rows_together()
-    return component_counts(trainer.model, trainer.guide, shown, num_draws, min_share=0.01, batch_size=rows)
+    return component_counts(trainer.model, trainer.guide, shown, num_draws, min_share=IN_USE, batch_size=rows)
 
 
 def discover(

@@ -1,6 +1,6 @@
 from .atari import atari_demonstrations, expert_rollouts, load_atari, make_atari, ram
 from .experts import EXPERTS
-from .message_task import MessageEnv, MessageExpert, message_demonstrations
+from .message_task import MessageEnv, MessageExpert, final_action_probabilities, message_demonstrations, message_success
 from .recorded_frames import replay_frames
 from .skill_wrapper import SkillSet, SkillWrapper
 from .switches import SwitchesEnv, SwitchesExpert, agent_space, switches_demonstrations
@@ -16,9 +16,11 @@ __all__ = [
     "agent_space",
     "atari_demonstrations",
     "expert_rollouts",
+    "final_action_probabilities",
     "load_atari",
     "make_atari",
     "message_demonstrations",
+    "message_success",
     "ram",
     "replay_frames",
     "switches_demonstrations",

@@ -2,6 +2,8 @@
 
 import gymnasium as gym
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 from pyro_options.data.collection import collect
 from pyro_options.data.trajectories import Trajectories
@@ -88,3 +90,21 @@ def message_demonstrations(
 ) -> Trajectories:
     """Episodes of the expert in the environment."""
     return collect(MessageEnv(num_messages, num_steps), MessageExpert(), num_episodes, seed=seed)
+
+
+@torch.no_grad()
+def final_action_probabilities(policy: nn.Module, num_steps: int = 5) -> Tensor:
+    """What each option says at the last step, ``(K, num_messages)``.
+
+    :param policy: of a model or of skills
+    """
+    check(num_steps >= 2, "num_steps >= 2", num_steps)
+    parameter = next(policy.parameters())
+    last = torch.tensor([[[num_steps - 1, -1]]], dtype=parameter.dtype, device=parameter.device)
+    return torch.softmax(policy(last).logits, -1)[0, 0].cpu()
+
+
+def message_success(probabilities: Tensor, threshold: float = 0.95) -> tuple[bool, float]:
+    """Whether every message has an option that says it, and the probability of the message served worst."""
+    worst = float(probabilities.max(0).values.min())
+    return worst >= threshold, worst

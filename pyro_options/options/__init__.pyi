@@ -4,6 +4,7 @@ from .encoder import PathEncoder
 from .path import MarginalActions, OptionPath, PathPosterior, encode_path
 from .policies import CategoricalPolicy, GaussianPolicy, Termination, option_heads
 from .state_path import StatePath
+from .state_weights import StateWeights
 from .tilted_path import TiltedPath
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "PathPosterior",
     "RelaxedAutoregressivePath",
     "StatePath",
+    "StateWeights",
     "StraightThroughPath",
     "Termination",
     "TiltedPath",

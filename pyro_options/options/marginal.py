@@ -22,7 +22,7 @@ def _refuse_double_backward() -> None:
 
 
 class TorchLogMarginal(torch.autograd.Function):
-    """``log_weights (..., K)``, ``termination_logits`` and ``emission`` ``(T, ..., K)`` to ``(...)``."""
+    """``log_weights (..., K)`` or ``(T, ..., K)``, ``termination_logits`` and ``emission (T, ..., K)`` to ``(...)``."""
 
     @staticmethod
     def forward(ctx, log_weights, termination_logits, emission):
@@ -40,7 +40,8 @@ class TorchLogMarginal(torch.autograd.Function):
         grad = grad.unsqueeze(-1)
         stop_grad = torch.zeros_like(stops)
         stop_grad[1:] = stops[1:] * (1 - psi[1:]) - stays[1:] * psi[1:]
-        return starts.sum(0) * grad, stop_grad * grad, (stays + starts) * grad
+        chosen = starts if log_weights.dim() == emission.dim() else starts.sum(0)
+        return chosen * grad, stop_grad * grad, (stays + starts) * grad
 
 
 class _Results(NamedTuple):
@@ -98,6 +99,21 @@ def mask_out(logits: Tensor, emission: Tensor, mask: Tensor | None) -> tuple[Ten
     return torch.where(mask, logits, torch.full_like(logits, NEVER)), torch.where(mask, emission, 0)
 
 
+def time_major(
+    log_weights: Tensor, termination_logits: Tensor, emission: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The arguments of the recursion, padding made the identity."""
+    logits, emission = mask_out(termination_logits, emission, mask)
+    if log_weights.dim() == emission.dim():
+        log_weights = log_weights.movedim(-2, 0)
+    return log_weights, logits.movedim(-2, 0), emission.movedim(-2, 0)
+
+
+def _can_compile(log_weights: Tensor, termination_logits: Tensor, emission: Tensor) -> bool:
+    """The kernel takes the same weights at every step."""
+    return log_weights.dim() < emission.dim() and KERNELS.take(log_weights, termination_logits, emission)
+
+
 def _needs_gradient(*tensors: Tensor) -> bool:
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
@@ -112,15 +128,14 @@ def _flat(log_weights, logits, emission, mask) -> tuple[Tensor, Tensor, Tensor, 
 def log_marginal(log_weights: Tensor, termination_logits: Tensor, emission: Tensor, mask: Tensor | None) -> Tensor:
     """``log p(actions | weights)`` with the path summed out, shape ``(...)``.
 
-    :param log_weights: ``(..., K)``
+    :param log_weights: ``(..., K)``, or ``(..., T, K)`` where they depend on the state
     :param termination_logits: ``(..., T, K)``
     :param emission: ``(..., T, K)``
     :param mask: ``(..., T)``
     """
     tensors = (log_weights, termination_logits, emission)
-    if not KERNELS.take(*tensors):
-        logits, emission = mask_out(termination_logits, emission, mask)
-        return TorchLogMarginal.apply(log_weights, logits.movedim(-2, 0), emission.movedim(-2, 0))
+    if not _can_compile(*tensors):
+        return TorchLogMarginal.apply(*time_major(*tensors, mask))
     flat = _flat(*tensors, mask)
     if _needs_gradient(*tensors):
         return CompiledLogMarginal.apply(*flat).reshape(emission.shape[:-2])
@@ -135,12 +150,11 @@ def path_posterior(
     Differentiable any number of times when a gradient is needed, which takes plain torch.
     """
     tensors = (log_weights, termination_logits, emission)
-    if KERNELS.take(*tensors) and not _needs_gradient(*tensors):
+    if _can_compile(*tensors) and not _needs_gradient(*tensors):
         results = _run_kernel(*_flat(*tensors, mask), gradients=True, starts=True)
         shape = emission.shape
         return results.grad_emission.reshape(shape), results.starts.reshape(shape), results.value.reshape(shape[:-2])
-    logits, emission = mask_out(termination_logits, emission, mask)
-    inputs = log_weights, logits.movedim(-2, 0), emission.movedim(-2, 0)
+    inputs = time_major(*tensors, mask)
     forward = forward_messages(*inputs)
     stays, starts, _ = step_posterior(*inputs, forward, backward_messages(*inputs))
     stays, starts = stays.movedim(0, -2), starts.movedim(0, -2)

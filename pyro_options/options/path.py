@@ -13,8 +13,8 @@ from pyro_options.distributions.log_mixture import log_mix
 from pyro_options.distributions.log_space import safe_log
 from pyro_options.errors import InputError
 
-from .marginal import log_marginal, mask_out, path_posterior
-from .recursion import forward_messages
+from .marginal import log_marginal, path_posterior, time_major
+from .recursion import best_path, sample_path
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,10 @@ class OptionPath(TorchDistribution):
         mask = None if self.step_mask is None else self.step_mask.expand(shape + (T,))
         return OptionPath(self.log_weights.expand(shape + (K,)), self.termination_logits.expand(shape + (T, K)), mask)
 
+    def _step_weights(self) -> Tensor:
+        """Log weights at each step, ``(..., T, K)`` or ``(..., 1, K)``."""
+        return self.log_weights.unsqueeze(-2)
+
     def _masked(self, per_step: Tensor) -> Tensor:
         return per_step if self.step_mask is None else torch.where(self.step_mask, per_step, torch.zeros_like(per_step))
 
@@ -126,18 +130,12 @@ class OptionPath(TorchDistribution):
             mask if mask is None else mask.expand(shape + (-1,)),
         )
 
-    def _time_major(self, emission: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Weights, termination logits and emission as the messages want them, padding made the identity."""
-        log_weights, logits, emission, mask = self._broadcast(emission)
-        logits, emission = mask_out(logits, emission, mask)
-        return log_weights, logits.movedim(-2, 0), emission.movedim(-2, 0)
-
     def sample(self, sample_shape=torch.Size()):
         shape = torch.Size(sample_shape) + self.batch_shape
         T, K = self.termination_logits.shape[-2:]
         with torch.no_grad():
             logits = self.termination_logits.expand(shape + (T, K))
-            proposals = torch.distributions.Categorical(logits=self.log_weights.unsqueeze(-2), validate_args=False)
+            proposals = torch.distributions.Categorical(logits=self._step_weights(), validate_args=False)
             proposals = proposals.expand(shape + (T,)).sample()
             noise = torch.rand(shape + (T,), dtype=logits.dtype, device=logits.device)
             stops = torch.sigmoid(logits) > noise.unsqueeze(-1)  # would each option stop here?
@@ -163,7 +161,7 @@ class OptionPath(TorchDistribution):
         An impossible path gets the logarithm of the smallest normal number instead of minus infinity.
         """
         b, h = value[..., 0], value[..., 1:]
-        log_eta = log_mix(h, self.log_weights.unsqueeze(-2))  # (..., T)
+        log_eta = log_mix(h, self._step_weights())  # (..., T)
         logits = self.termination_logits[..., 1:, :]
         if self.step_mask is not None:  # not only the result: a NaN in the padding would reach every gradient
             logits = torch.where(self.step_mask[..., 1:, None], logits, torch.zeros_like(logits))
@@ -192,43 +190,14 @@ class OptionPath(TorchDistribution):
         :returns: options ``(..., T)`` (padded steps repeat the last one) and log-probabilities ``(...)``
         """
         with torch.no_grad():
-            log_weights, logits, emission = self._time_major(emission)
-            log_stop, log_stay = logsigmoid(logits), logsigmoid(-logits)
-            score, back = log_weights + emission[0], []
-            for t in range(1, len(emission)):
-                leave, source = (score + log_stop[t]).max(-1, keepdim=True)
-                # Staying put and terminating into the same option are the same sequence.
-                keep = score + torch.logaddexp(log_stay[t], log_stop[t] + log_weights)
-                move = leave + log_weights
-                stays = torch.arange(self.num_options, device=score.device).expand_as(keep)
-                back.append(torch.where(keep >= move, stays, source))
-                score = emission[t] + torch.maximum(keep, move)
-            log_prob, option = score.max(-1)
-            options = [option]
-            for source in reversed(back):
-                option = source.gather(-1, option.unsqueeze(-1)).squeeze(-1)
-                options.append(option)
-        return torch.stack(options[::-1], -1), log_prob
+            options, log_prob = best_path(*time_major(*self._broadcast(emission)))
+        return options.movedim(0, -1), log_prob
 
     def sample_posterior(self, emission: Tensor) -> Tensor:
         """A discrete path drawn from ``p(path | actions)``: forward filtering, backward sampling."""
         with torch.no_grad():
-            log_weights, logits, emission = self._time_major(emission)
-            alpha = forward_messages(log_weights, logits, emission).state
-            option = torch.distributions.Categorical(logits=alpha[-1], validate_args=False).sample()
-            options, terminations = [option], []
-            for t in range(len(emission) - 1, 0, -1):
-                chosen = option.unsqueeze(-1)
-                stay = (alpha[t - 1] + logsigmoid(-logits[t])).gather(-1, chosen)
-                stop = alpha[t - 1] + logsigmoid(logits[t]) + log_weights.gather(-1, chosen)
-                event = torch.distributions.Categorical(
-                    logits=torch.cat([stay, stop], -1), validate_args=False
-                ).sample()
-                terminations.append((event > 0).to(option.dtype))
-                option = torch.where(event > 0, event - 1, option)
-                options.append(option)
-            terminations.append(torch.ones_like(option))
-            path = encode_path(torch.stack(options[::-1], -1), torch.stack(terminations[::-1], -1), self.num_options)
+            options, terminations = sample_path(*time_major(*self._broadcast(emission)))
+            path = encode_path(options.movedim(0, -1), terminations.movedim(0, -1), self.num_options)
         return path.to(self.log_weights.dtype)
 
     #: whether weights ``(K,)`` are all that :meth:`reweighted` needs

@@ -1,5 +1,5 @@
 from .cards import Card, make_cards
-from .explanation import Explanation, explain
+from .from_model import skills_at, to_skills
 from .imitation import Imitation
 from .scores import (
     BoundaryScores,
@@ -10,14 +10,14 @@ from .scores import (
     hungarian_accuracy,
     label_scores,
 )
-from .segmentation import Segment, Segmentation
+from .segmentation import IN_USE, Segment, Segmentation
 from .skills import Skills
 from .summary import Summary, summarize
 
 __all__ = [
+    "IN_USE",
     "BoundaryScores",
     "Card",
-    "Explanation",
     "Imitation",
     "LabelScores",
     "Segment",
@@ -26,10 +26,11 @@ __all__ = [
     "Summary",
     "boundaries",
     "boundary_scores",
-    "explain",
     "found_options",
     "hungarian_accuracy",
     "label_scores",
     "make_cards",
+    "skills_at",
     "summarize",
+    "to_skills",
 ]

@@ -8,6 +8,7 @@ from torch import Tensor
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import InputError, check
 from pyro_options.options.path import OptionPath
+from pyro_options.options.state_path import StatePath
 from pyro_options.segments.path import SegmentPath
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ def _path(skills: "Skills", batch: Trajectories) -> OptionPath | SegmentPath:
     """The prior over options in these episodes."""
     if skills.segments is not None:
         return skills.segments.path(skills.log_weights, batch.mask)
-    return OptionPath(skills.log_weights, skills.termination(batch.states), batch.mask)
+    logits = skills.termination(batch.states)
+    if skills.state_weights is not None:
+        return StatePath(skills.state_weights.log_weights(skills.log_weights, batch.states), logits, batch.mask)
+    return OptionPath(skills.log_weights, logits, batch.mask)
 
 
 def batches(

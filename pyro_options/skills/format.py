@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from pyro_options.errors import InputError, check, choice
 from pyro_options.nn.varying_inputs import VaryingInputs
 from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Termination
+from pyro_options.options.state_weights import StateWeights
 from pyro_options.persistence.storage import Format, reading
 from pyro_options.segments.poisson_segments import PoissonSegments
 
@@ -45,6 +46,8 @@ def write(path: str | os.PathLike, skills: "Skills") -> None:
         tensors |= parts | {f"{name}.{key}": t for key, t in module.heads.state_dict().items()}
     if not skills.discrete:
         tensors["policy.log_scale"] = skills.policy.log_scale()
+    if skills.state_weights is not None:
+        tensors |= {f"state_weights.{key}": t for key, t in skills.state_weights.state_dict().items()}
     if skills.summary is not None:
         tensors |= {f"summary.{name}": value for name, value in skills.summary.tensors().items()}
     config = {
@@ -86,6 +89,10 @@ def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[st
     termination = Termination(state_dim, K, network=network, initial_logit=float(config["initial_logit"]))
     _fill(termination.heads, {key: left.pop(f"termination.{key}") for key in ("weight", "bias")})
     log_weights = left.pop("log_weights")
+    state_weights = None
+    if "state_weights.weight" in left:
+        state_weights = StateWeights(state_dim, K)
+        _fill(state_weights, {key: left.pop(f"state_weights.{key}") for key in ("weight", "bias")})
     summary = None
     if "summary.usage" in left:
         summary = Summary(*(left.pop(f"summary.{name}") for name in _SUMMARY))
@@ -100,6 +107,7 @@ def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[st
         "packed": bool(config["packed"]),
         "max_duration": config["max_duration"],
         "segments": None if config.get("segments") is None else PoissonSegments(**config["segments"]),
+        "state_weights": state_weights,
         "summary": summary,
         "action_names": config["action_names"],
         "metadata": config["metadata"],

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pyro_options.errors import check
+from pyro_options.options.recursion import arrive
 
 from .numpy_policy import softmax
 
@@ -30,7 +31,8 @@ class Imitation:
     .. math:: p(a_t\mid s_{0:t}, a_{0:t-1}) = \sum_k p(h_t=k\mid s_{0:t}, a_{0:t-1})\,\pi_k(a_t\mid s_t)
 
     An option on its own knows what to do where the demonstrator used it. This knows where that is: it keeps a belief,
-    :math:`\beta_{t,k} = p(h_t=k\mid s_{0:t}, a_{0:t})`, by the recursion that also gives the likelihood,
+    :math:`\beta_{t,k} = p(h_t=k\mid s_{0:t}, a_{0:t})`, by :func:`~pyro_options.options.recursion.arrive`, the
+    recursion that also gives the likelihood,
 
     .. math:: \beta_{t,k} \propto \pi_k(a_t\mid s_t)\,
         [(1-\psi_k(s_t))\,\beta_{t-1,k} + \eta_k\sum_l\psi_l(s_t)\,\beta_{t-1,l}].
@@ -48,22 +50,23 @@ class Imitation:
         fix = "Use a method whose options terminate, such as options-exact or ddo."
         check(skills.segments is None, "options with terminations to imitate with", "segments of CompILE", fix)
         self.skills = skills
-        self._weights = np.exp(_log_softmax(skills.log_weights.cpu().double().numpy()))
 
     def _stops(self, observation: ArrayLike) -> np.ndarray:
         """ψ of all options, ``(..., K)``."""
         return self.skills.termination_probability(observation, None).astype(np.float64)
 
-    def _arrived(self, stop: np.ndarray, state: np.ndarray | None, episode_start: ArrayLike | None) -> np.ndarray:
+    def _arrived(self, observation: ArrayLike, state: np.ndarray | None, episode_start: ArrayLike | None) -> np.ndarray:
+        stop, weights = self._stops(observation), self.skills.choice_probabilities(observation)
         if state is None:
-            return np.broadcast_to(self._weights, stop.shape).copy()
+            return weights
         check(np.shape(state) == stop.shape, f"a belief of shape {stop.shape}", np.shape(state))
-        arrived = (1 - stop) * state + self._weights * (stop * state).sum(-1, keepdims=True)
+        logs = (_log(x) for x in (weights, stop, 1 - stop, state))
+        arrived = np.exp(arrive(*logs, logsumexp=np.logaddexp.reduce, logaddexp=np.logaddexp)[0])
         if episode_start is None:
             return arrived
         starts = np.asarray(episode_start, bool)
         check(starts.size == stop[..., 0].size, f"episode_start of {stop[..., 0].size} observations", starts.shape)
-        return np.where(starts.reshape(stop.shape[:-1] + (1,)), self._weights, arrived)
+        return np.where(starts.reshape(stop.shape[:-1] + (1,)), weights, arrived)
 
     @staticmethod
     def _mixed(arrived: np.ndarray, logits: np.ndarray) -> np.ndarray:
@@ -95,7 +98,7 @@ class Imitation:
         :param state: the belief after the last action, ``None`` if there was none
         :param episode_start: for each observation, whether it is the first of its episode
         """
-        return self._arrived(self._stops(observation), state, episode_start)
+        return self._arrived(observation, state, episode_start)
 
     def update(
         self,

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from .scores import boundaries
 
+#: share of the steps from which on an option counts as in use
+IN_USE = 0.01
+
 
 class Segment(NamedTuple):
     """A stretch of steps with the same option: ``start <= t < stop``."""
@@ -59,6 +62,11 @@ class Segmentation:
         """Share of the steps of each option, ``(K,)``."""
         return torch.bincount(self.options[self.mask], minlength=self.num_options) / self.num_steps
 
+    @property
+    def used_options(self) -> int:
+        """Options that cover at least :data:`IN_USE` of the steps."""
+        return int((self.usage() >= IN_USE).sum())
+
     def segments(self, episode: int) -> list[Segment]:
         """The segments of one episode, in order."""
         edges = [*self.starts[episode].nonzero().flatten().tolist(), int(self.lengths[episode])]
@@ -84,8 +92,7 @@ class Segmentation:
         return len(self.options)
 
     def __repr__(self) -> str:
-        used = int((self.usage() >= 0.01).sum())
         return (
-            f"Segmentation({len(self)} episodes, {used} of {self.num_options} options in use, "
+            f"Segmentation({len(self)} episodes, {self.used_options} of {self.num_options} options in use, "
             f"mean segment length {self.mean_length:.1f}, {self.log_likelihood_per_step:.4f} nats per step)"
         )

@@ -16,15 +16,18 @@ from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import InputError, check, choice
 from pyro_options.growth.resizing import resize
 from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Termination
+from pyro_options.options.state_weights import StateWeights
 from pyro_options.segments.poisson_segments import PoissonSegments
 
 from . import format as file_format
 from .episodes import batches, check_scores
 from .imitation import Imitation
 from .numpy_policy import Reflex, softmax
-from .segmentation import Segmentation
+from .segmentation import IN_USE, Segmentation
 from .summary import Summary, option_names, summarize, table
 from .validation import checked_option, checked_states
+
+_MODULES = ("policy", "termination", "state_weights")
 
 
 def _frozen(module: nn.Module) -> nn.Module:
@@ -34,7 +37,8 @@ def _frozen(module: nn.Module) -> nn.Module:
 class Skills:
     """K options: what each does, when it stops, and how often it is chosen.
 
-    It copies what it is given and never changes; :meth:`only`, :meth:`used` and :meth:`to` give new ones.
+    :func:`~pyro_options.skills.to_skills` takes them from a trained model, :meth:`load` from a file. Skills copy what
+    they are given and never change; :meth:`only`, :meth:`used` and :meth:`to` give new ones.
 
     :param policy: π, one of :mod:`pyro_options.nn`
     :param termination: ψ
@@ -43,6 +47,7 @@ class Skills:
         :class:`~pyro_options.data.Trajectories`; the bits themselves are taken as well
     :param segments: how skills follow each other if not by terminations (CompILE's); :meth:`segment` and
         :meth:`log_likelihood` then sum over segments, and ψ is for running skills alone
+    :param state_weights: how the weights depend on the state, ``None`` if they do not
     :param max_duration: steps after which an option must end, ``None`` for no limit
     :param summary: statistics on the demonstrations that they come from
     :param action_names: to show instead of numbers
@@ -60,6 +65,7 @@ class Skills:
         action_names: Sequence[str] | None = None,
         metadata: dict[str, Any] | None = None,
         segments: PoissonSegments | None = None,
+        state_weights: StateWeights | None = None,
     ):
         check(isinstance(policy, CategoricalPolicy | GaussianPolicy), "a policy of pyro_options.nn", type(policy))
         check(isinstance(termination, Termination), "a termination of pyro_options.nn", type(termination))
@@ -75,6 +81,8 @@ class Skills:
         self.log_weights = log_weights.detach().clone().to(policy.heads.weight)
         check(bool(self.log_weights.isfinite().all()), "finite log weights", self.log_weights.tolist())
         self.packed, self.max_duration, self.summary, self.segments = packed, max_duration, summary, segments
+        check(segments is None or state_weights is None, "segments or state_weights", "both")
+        self.state_weights = None if state_weights is None else _frozen(state_weights)
         check(
             action_names is None or (self.discrete and len(action_names) == self.num_actions),
             "one name for each discrete action",
@@ -170,6 +178,15 @@ class Skills:
             return bool(rng.random() < probability)
         return rng.random(probability.shape) < probability
 
+    def choice_probabilities(self, observation: ArrayLike) -> np.ndarray:
+        """Which option is chosen when one ends here, among the K there are: ``(K,)``, or ``(n, K)`` for n."""
+        states = checked_states(observation, self.state_dim, self.packed)
+        logits = self.log_weights.cpu().double().numpy()
+        if self.state_weights is None:
+            return np.broadcast_to(softmax(logits), states.shape[:-1] + logits.shape).copy()
+        weight, bias = (x.cpu().double().numpy() for x in (self.state_weights.weight, self.state_weights.bias))
+        return softmax(logits + states @ weight[:, 0].T + bias[:, 0])
+
     def imitation(self) -> Imitation:
         """All options together: a policy that does what the demonstrator would, whichever option it is in."""
         return Imitation(self)
@@ -245,7 +262,7 @@ class Skills:
     @property
     def used_options(self) -> int:
         """Options that cover at least one step in a hundred of the demonstrations that they come from."""
-        return len(self._used(0.01))
+        return len(self._used(IN_USE))
 
     def _used(self, min_share: float) -> list[int]:
         if self.summary is None:
@@ -258,8 +275,9 @@ class Skills:
         new = copy.copy(self)
         for cache in ("_act", "_stop", "action_scale"):
             new.__dict__.pop(cache, None)
-        new.policy, new.termination = copy.deepcopy(self.policy), copy.deepcopy(self.termination)
-        resize([new.policy, new.termination], list(options))
+        for name in _MODULES:
+            setattr(new, name, copy.deepcopy(getattr(self, name)))
+        resize([module for name in _MODULES if (module := getattr(new, name)) is not None], list(options))
         index = torch.tensor(list(options), device=self.device)
         new.log_weights, new.num_options = self.log_weights[index], len(index)
         if len(index) < self.num_options:
@@ -268,7 +286,7 @@ class Skills:
         new.metadata, new.rng = copy.deepcopy(self.metadata), np.random.default_rng(0)
         return new
 
-    def used(self, min_share: float = 0.01) -> "Skills":
+    def used(self, min_share: float = IN_USE) -> "Skills":
         """The options that cover at least ``min_share`` of the steps they were found on, the most used first."""
         check(0 <= min_share <= 1, "min_share in [0, 1]", min_share)
         used = self._used(min_share)
@@ -280,30 +298,15 @@ class Skills:
     def to(self, device: torch.device | str) -> "Skills":
         """On another device, for :meth:`segment` and :meth:`log_likelihood`; actions are chosen in numpy anyway."""
         new = copy.copy(self)
-        new.policy, new.termination = _frozen(self.policy).to(device), _frozen(self.termination).to(device)
+        for name in _MODULES:
+            module = getattr(self, name)
+            setattr(new, name, None if module is None else _frozen(module).to(device))
         new.log_weights = self.log_weights.to(device)
         return new
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a safetensors file: tensors, and JSON in its header. An old file is replaced, or left as it was."""
         file_format.write(path, self)
-
-    def report(self, path: str | os.PathLike, trajectories: Trajectories | None = None, **settings) -> None:
-        """Writes one HTML file to look at: figures, a card for each option, and timelines to move through.
-
-        It loads nothing from anywhere, so it can be sent and kept. :func:`~pyro_options.viz.report.write_report`
-        documents the settings.
-
-        Example::
-
-            skills.report("report.html", held_out, frames=partial(replay_frames, "Breakout"))
-
-        :param trajectories: to cut into options and show; without them there are only figures and short cards
-        :param settings: ``frames``, ``title``, ``figures``, ``state_names`` and what keeps the file small
-        """
-        from pyro_options.viz.report.write import write_report  # brings an image library along
-
-        write_report(path, self, trajectories, **settings)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Skills":

@@ -5,7 +5,7 @@ import pytest
 from pyro_options.data import synthetic_options
 from pyro_options.discovery import MethodConfig, assemble
 from pyro_options.infer import TrainConfig, Trainer, set_seed
-from pyro_options.skills import explain, label_scores
+from pyro_options.skills import label_scores, to_skills
 
 
 @pytest.mark.slow
@@ -18,6 +18,6 @@ def test_five_of_eight_options_are_used_and_are_the_true_ones(num_actions):
     method = assemble(train, MethodConfig(guide="exact", hidden=(), num_options=8))
     config = TrainConfig(epochs=40, batch_size=64, learning_rate=3e-2, device="cpu", progress=False)
     Trainer(method.model, method.guide, train, config).run()
-    explanation = explain(method.model, method.guide, held)
-    assert explanation.used_options == 5
-    assert label_scores(explanation.options, truth.options[200:], held.mask).accuracy >= 0.95
+    found = to_skills(method.model, method.guide).segment(held)
+    assert found.used_options == 5
+    assert label_scores(found.options, truth.options[200:], held.mask).accuracy >= 0.95

@@ -7,7 +7,7 @@ from support.helpers import GROWING, make_episodes, told
 from pyro_options.data import Trajectories
 from pyro_options.discovery import METHODS, build
 from pyro_options.infer import Constant, Exponential, TrainConfig, Trainer
-from pyro_options.skills import explain
+from pyro_options.skills import to_skills
 
 
 def continuous_episodes(num_episodes=16):
@@ -35,10 +35,10 @@ def test_every_method_trains_and_explains(name, data):
     assert len(trainer.history.elbo) == 3 and all(torch.tensor(trainer.history.elbo).isfinite())
     for parameter in trainer.parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all() and parameter.isfinite().all()
-    explanation = explain(trainer.model, trainer.guide, data)
-    assert explanation.options.shape == data.states.shape[:2]
-    assert explanation.usage.sum().item() == pytest.approx(1.0)
-    assert 1 <= explanation.used_options <= trainer.model.num_options
+    found = to_skills(trainer.model, trainer.guide).segment(data)
+    assert found.options.shape == data.states.shape[:2]
+    assert found.usage().sum().item() == pytest.approx(1.0)
+    assert 1 <= found.used_options <= trainer.model.num_options
 
 
 @pytest.mark.parametrize("name", GROWING)
@@ -67,10 +67,9 @@ def test_training_raises_the_exact_likelihood():
     data = make_episodes(32)
     before = train("options-exact", data, epochs=0)
     after = train("options-exact", data, epochs=40)
-    gain = (
-        explain(after.model, after.guide, data).log_likelihood
-        - explain(before.model, before.guide, data).log_likelihood
-    )
+    gain = to_skills(after.model, after.guide).log_likelihood(data) - to_skills(
+        before.model, before.guide
+    ).log_likelihood(data)
     assert gain > 0.1
 
 

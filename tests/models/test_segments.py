@@ -19,7 +19,7 @@ from pyro_options.envs import SkillWrapper
 from pyro_options.growth import grow
 from pyro_options.handlers import collapse, temper
 from pyro_options.infer import TrainConfig, Trainer
-from pyro_options.skills import Skills
+from pyro_options.skills import Skills, to_skills
 
 T, K, M = 3, 2, 3
 
@@ -129,7 +129,7 @@ def test_its_skills_stop_at_the_cap_or_as_segments_do():
     rates = {}
     for cap in (None, 15):
         both = method(data, segment_length=4.0, max_duration=cap)
-        skills = both.model.to_skills(both.guide.weights.mean_log_weights())
+        skills = to_skills(both.model, both.guide)
         assert skills.max_duration == cap and skills.segments == both.model.segments
         rates[cap] = skills.termination_probability(data.states[0].numpy(), 0)
     assert rates[None] == pytest.approx(0.25, abs=1e-6) and (rates[15] < 1e-12).all()

@@ -16,7 +16,7 @@ from pyro_options.handlers import GrowthMessenger, collapse
 from pyro_options.infer import TrainConfig, Trainer, component_counts
 from pyro_options.models import StateOptionHMM
 from pyro_options.options import CategoricalPolicy, OptionPath, StatePath, Termination
-from pyro_options.skills import explain
+from pyro_options.skills import Skills, to_skills
 
 T, K = 4, 3
 
@@ -138,8 +138,8 @@ def test_model_trains_grows_and_explains():
         TraceGraph_ELBO().loss_and_grads(collapse(model), guide, data)
     for name, parameter in model.named_parameters():
         assert parameter.grad.isfinite().all() and (parameter.grad != 0).any(), name
-    explanation = explain(model, guide, data)
-    assert explanation.usage.sum() == pytest.approx(1)
+    found = to_skills(model, guide).segment(data)
+    assert found.usage().sum() == pytest.approx(1)
     assert 1 <= component_counts(model, guide, data, num_draws=5).mode <= 3
 
 
@@ -152,7 +152,7 @@ def test_the_state_tells_which_option_starts():
     policy, termination = CategoricalPolicy(3, 2, 2), Termination(3, 2, initial_logit=-3.0)
     model, guide = StateOptionHMM(policy, termination, 3), Exact(GrowableGEM(2))
     Trainer(model, guide, data, TrainConfig(epochs=150, learning_rate=0.05, progress=False)).run()
-    assert explain(model, guide, data).log_likelihood * 4 > -0.5 * torch.log(torch.tensor(2.0))
+    assert to_skills(model, guide).log_likelihood(data) * 4 > -0.5 * torch.log(torch.tensor(2.0))
 
 
 def test_bad_input():
@@ -160,3 +160,47 @@ def test_bad_input():
         StatePath(torch.zeros(3), torch.zeros(4, 3))
     with pytest.raises(ValueError, match="tilt_scale"):
         StateOptionHMM(CategoricalPolicy(3, 1, 4), Termination(3, 1), 3, tilt_scale=0.0)
+
+
+def trained_pieces():
+    """A model whose weights depend on the state, its guide, and episodes."""
+    data = make_episodes(12, num_actions=3)
+    D = data.state_dim
+    model = StateOptionHMM(CategoricalPolicy(D, K, 3), Termination(D, K), D)
+    with torch.no_grad():
+        model.tilt.weight.normal_()
+        model.tilt.bias.normal_()
+    return model, Exact(GrowableGEM(K)), data
+
+
+def test_skills_keep_the_high_level_policy(tmp_path):
+    """The likelihood of the skills is that of the model, on disk too, and not that of constant weights."""
+    model, guide, data = trained_pieces()
+    log_weights = guide.weights.mean_log_weights().detach()
+    with torch.no_grad():
+        emission = model.policy(data.states, mask=data.mask).component_log_prob(data.actions)
+        expected = float(model.path(log_weights, data).log_marginal(emission).sum()) / data.num_steps
+    skills = to_skills(model, guide)
+    assert skills.log_likelihood(data) == pytest.approx(expected, abs=1e-6)
+    assert skills.segment(data).log_likelihood_per_step == pytest.approx(expected, abs=1e-6)
+    constant = Skills(model.policy, model.termination, log_weights)
+    assert abs(constant.log_likelihood(data) - expected) > 1e-3
+    skills.save(tmp_path / "skills.safetensors")
+    assert Skills.load(tmp_path / "skills.safetensors").log_likelihood(data) == pytest.approx(expected, abs=1e-6)
+    order = [2, 0, 1]
+    assert skills.only(order).log_likelihood(data) == pytest.approx(expected, abs=1e-6)
+
+
+def test_imitation_chooses_by_the_state():
+    """One action at a time, the predictive probabilities multiply to the likelihood under normalized weights."""
+    model, guide, data = trained_pieces()
+    skills = to_skills(model, guide)
+    skills.log_weights -= torch.logsumexp(skills.log_weights, 0)  # no mass for options not yet born
+    imitation, total = skills.imitation(), 0.0
+    for i in range(len(data)):
+        belief = None
+        for t in range(int(data.lengths[i])):
+            state, action = data.states[i, t].numpy(), int(data.actions[i, t])
+            total += float(torch.tensor(imitation.action_probabilities(state, belief)[action]).log())
+            belief = imitation.update(state, action, belief)
+    assert total / data.num_steps == pytest.approx(skills.log_likelihood(data), abs=1e-5)

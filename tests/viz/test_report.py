@@ -15,6 +15,7 @@ from support.helpers import BLOCKS, talking_skills, talks
 from pyro_options.data import Trajectories, pack_bits
 from pyro_options.options import CategoricalPolicy, GaussianPolicy, Termination
 from pyro_options.skills import Skills
+from pyro_options.viz import write_report
 from pyro_options.viz.report.page import json_in_script
 
 HOSTILE = "</script><script>document.title='owned'</script><!-- <img src=x onerror=alert(1)> \u2028 & \" ' ${1} \ud800"
@@ -48,7 +49,7 @@ class Page(HTMLParser):
 
 
 def write(tmp_path, skills, *args, **settings):
-    skills.report(tmp_path / "report.html", *args, **settings)
+    write_report(tmp_path / "report.html", skills, *args, **settings)
     return Page(tmp_path / "report.html")
 
 
@@ -191,5 +192,5 @@ def test_what_cannot_be_shown_is_refused(tmp_path):
         ({"max_trajectories": 0}, "trajectories >= 1"),
     ):
         with pytest.raises(ValueError, match=words):
-            skills.report(tmp_path / "report.html", data, **settings)
+            write_report(tmp_path / "report.html", skills, data, **settings)
     assert not list(tmp_path.iterdir())

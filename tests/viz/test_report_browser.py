@@ -13,7 +13,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from support.helpers import BLOCKS, talking_skills, talks
 
-from pyro_options.viz import option_color
+from pyro_options.viz import option_color, write_report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
@@ -47,7 +47,7 @@ def address(tmp_path_factory):
     skills = talking_skills(0, 1, 2, names=("up", HOSTILE, "left", "right"), note=HOSTILE)
     data = talks(*BLOCKS)
     skills.summary = skills.summarize(data)
-    skills.report(path, data, frames=[*frames[:2], None], title="Small talk")
+    write_report(path, skills, data, frames=[*frames[:2], None], title="Small talk")
     return path.as_uri()
 
 

@@ -2,20 +2,18 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyro_options import __version__
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
 from pyro_options.persistence.storage import replacing
+from pyro_options.skills.segmentation import IN_USE, Segmentation
+from pyro_options.skills.skills import Skills
 
 from . import content
 from .page import render
 from .pictures import Frames
-
-if TYPE_CHECKING:
-    from pyro_options.skills.segmentation import Segmentation
-    from pyro_options.skills.skills import Skills
 
 
 def _text(value: Any, form: str = ".4g") -> str:
@@ -24,13 +22,13 @@ def _text(value: Any, form: str = ".4g") -> str:
 
 
 def _overview(
-    skills: "Skills", segmentation: "Segmentation | None", figures: Mapping[str, Any]
+    skills: Skills, segmentation: Segmentation | None, figures: Mapping[str, Any]
 ) -> list[tuple[str, str, str]]:
     """Label, figure and unit of each tile."""
     tiles = [("options", str(skills.num_options), "K")]
     usage = segmentation.usage() if segmentation is not None else getattr(skills.summary, "usage", None)
     if usage is not None:
-        tiles.append(("in use", str(int((usage >= 0.01).sum())), "at least 1 % of steps"))
+        tiles.append(("in use", str(int((usage >= IN_USE).sum())), f"at least {IN_USE:.0%} of steps"))
     likelihood = skills.metadata.get("log_likelihood")
     for key, name in (("train", "training"), ("held_out", "held out")):
         value = likelihood.get(key) if isinstance(likelihood, Mapping) else None
@@ -46,7 +44,7 @@ def _overview(
 
 def write_report(
     path: str | os.PathLike,
-    skills: "Skills",
+    skills: Skills,
     trajectories: Trajectories | None = None,
     *,
     frames: Frames | None = None,
@@ -58,7 +56,7 @@ def write_report(
     max_frame_width: int = 160,
     max_state_values: int = 16,
 ) -> None:
-    """Writes a self-contained HTML report of skills; :meth:`~pyro_options.skills.Skills.report` calls it.
+    """Writes a self-contained HTML report of skills.
 
     :param path: the file to write; an old one is replaced at once or not at all
     :param trajectories: to cut into options: every one counts in figures and cards, the first are shown step by step

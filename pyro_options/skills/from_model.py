@@ -1,0 +1,59 @@
+"""Skills from a trained model and its guide."""
+
+from functools import singledispatch
+from typing import Any
+
+from torch import Tensor
+
+from pyro_options.errors import InputError
+from pyro_options.models.option_hmm import OptionHMM
+from pyro_options.models.segments import CompILE
+from pyro_options.models.state_option_hmm import StateOptionHMM
+
+from .skills import Skills
+
+
+@singledispatch
+def skills_at(model: Any, log_weights: Tensor, **given) -> Skills:
+    """The skills of a model at given weights. Register a function for a model of your own::
+
+        @skills_at.register
+        def _(model: MyModel, log_weights, **given):
+            return Skills(model.policy, model.termination, log_weights, **given)
+
+    :param log_weights: log η, ``(K,)``
+    :param given: other arguments of :class:`Skills`
+    """
+    fix = "Register a function for it with skills_at.register."
+    raise InputError(f"Expected a model whose skills are known but got {type(model).__name__}. {fix}")
+
+
+@skills_at.register
+def _(model: OptionHMM, log_weights, **given):
+    return Skills(model.policy, model.termination, log_weights, **given)
+
+
+@skills_at.register
+def _(model: StateOptionHMM, log_weights, **given):
+    return Skills(model.policy, model.termination, log_weights, state_weights=model.tilt, **given)
+
+
+@skills_at.register
+def _(model: CompILE, log_weights, **given):
+    cap = model.max_duration
+    termination = model.segments.termination(model.policy, cap)
+    return Skills(model.policy, termination, log_weights, segments=model.segments, max_duration=cap, **given)
+
+
+def to_skills(model: Any, guide: Any, **given) -> Skills:
+    """The skills of a trained model, at the mean weights of its guide.
+
+    Everything that is asked of a trained model goes through them: ``to_skills(model, guide).segment(data)`` has the
+    exact log-likelihood, the most probable options and their usage.
+
+    :param model: an :class:`~pyro_options.models.OptionHMM`, a :class:`~pyro_options.models.StateOptionHMM`, a
+        :class:`~pyro_options.models.CompILE`, or what :func:`skills_at` knows
+    :param guide: its ``weights`` say how often each option is chosen
+    :param given: other arguments of :class:`Skills`
+    """
+    return skills_at(model, guide.weights.mean_log_weights(), **given)
