@@ -65,7 +65,7 @@ def assemble(data: Trajectories, config: MethodConfig) -> Method:
     birth = BIRTHS[config.birth](config.birth_learning_rate, max_rows)
     removals = [REMOVALS[name](max_rows) for name in config.removals or ()]
     schedule = config.check_every, config.patience, GROWTH_DEFAULTS[config.rule].settle
-    growth = GrowthMessenger([model, guide], rule, birth, removals, *schedule, config.max_options)
+    growth = GrowthMessenger([model, guide], rule, birth, removals, *schedule, config.max_options, site="actions")
     return Method(model, guide, growth)
 
 

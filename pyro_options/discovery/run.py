@@ -17,7 +17,7 @@ from pyro_options.infer.counts import ComponentCounts, component_counts
 from pyro_options.infer.restarts import best_start, restart_seed
 from pyro_options.infer.schedules import Exponential
 from pyro_options.infer.trainer import TrainConfig, Trainer, set_seed
-from pyro_options.persistence.checkpoint import Checkpoint, Saver
+from pyro_options.persistence.checkpoint import Checkpoint
 from pyro_options.skills.from_model import to_skills
 from pyro_options.skills.segmentation import IN_USE
 from pyro_options.skills.skills import Skills
@@ -238,7 +238,7 @@ def _best_trainer(begin: Callable[..., Trainer], restarts: int, epochs: int, sav
     if restarts == 1 or trainer.num_steps or not epochs:
         return trainer
     trainer = best_start(begin, restarts, max(1, round(BEGINNING * epochs)))
-    trainer.saver = None if saved is None else Saver(trainer, saved)
+    trainer.save_to(saved)
     return trainer
 
 
@@ -253,7 +253,7 @@ def _checkpoint(given: str | os.PathLike | Checkpoint | None, resume: bool) -> C
 
 def _saved_interval(saved: Checkpoint | None) -> int | None:
     """Updates between growth checks of the training that goes on: more epochs must not change them under way."""
-    growth = None if saved is None else (saved.settings() or {}).get("growth")
+    growth = None if saved is None else (saved.settings(Trainer.FORMAT) or {}).get("growth")
     return None if growth is None else growth["every"]
 
 

@@ -1,4 +1,4 @@
-"""Log-space densities that know nothing of options: sticks, mixtures."""
+"""Log-space densities for any mixture: sticks, mixtures, elementary functions."""
 
 import lazy_loader
 

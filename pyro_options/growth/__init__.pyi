@@ -1,4 +1,17 @@
 from .births import Birth, DataBirth, RandomBirth, SplitBirth
+from .contracts import (
+    CollapsibleModel,
+    ComponentLikelihood,
+    ComponentSampler,
+    GrowableGuide,
+    GrowableLayer,
+    Marginalizable,
+    Masked,
+    Tempered,
+    Weighable,
+    WeightsPosterior,
+    fulfills,
+)
 from .events import GrowthEvent, Move
 from .growable import Growable, GrowableHeads, GrowableInput, growables
 from .markers import Mark, growth_marks
@@ -12,13 +25,20 @@ from .verdict import Verdict
 
 __all__ = [
     "Birth",
+    "CollapsibleModel",
+    "ComponentLikelihood",
+    "ComponentSampler",
     "DataBirth",
     "EvidenceRule",
     "Growable",
+    "GrowableGuide",
     "GrowableHeads",
     "GrowableInput",
+    "GrowableLayer",
     "GrowthEvent",
+    "Marginalizable",
     "Mark",
+    "Masked",
     "Merge",
     "Move",
     "Never",
@@ -30,10 +50,14 @@ __all__ = [
     "Scene",
     "Snapshot",
     "SplitBirth",
+    "Tempered",
     "TrialRule",
     "Usage",
     "UsageRule",
     "Verdict",
+    "Weighable",
+    "WeightsPosterior",
+    "fulfills",
     "grow",
     "growables",
     "growth_marks",

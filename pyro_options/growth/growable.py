@@ -13,9 +13,11 @@ from torch import Tensor, nn
 
 from pyro_options.errors import check
 
+from .contracts import GrowableLayer, fulfills
+
 
 class Growable:
-    """Mixin for an ``nn.Module`` with components along one axis of some parameters."""
+    """Mixin for an ``nn.Module`` with components along one axis of some parameters: a :class:`GrowableLayer`."""
 
     #: parameter or buffer name -> axis that counts components
     component_axes: dict[str, int]
@@ -94,11 +96,11 @@ class GrowableInput(Growable, nn.Module):
         return nn.functional.linear(components, self.weight)
 
 
-def growables(modules: Iterable[nn.Module]) -> list[Growable]:
+def growables(modules: Iterable[nn.Module]) -> list[GrowableLayer]:
     """Every growable layer inside ``modules``, each once."""
-    found: dict[int, Growable] = {}
+    found: dict[int, GrowableLayer] = {}
     for module in modules:
         for part in module.modules():
-            if isinstance(part, Growable):
-                found[id(part)] = part
+            if hasattr(type(part), "component_axes"):
+                found[id(part)] = fulfills(part, GrowableLayer, "a layer with component_axes")
     return list(found.values())

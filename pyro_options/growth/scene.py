@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pyro_options.errors import check
 
+from .contracts import ComponentLikelihood, Weighable, fulfills
 from .growable import growables
 from .resizing import num_components
 from .usage import Usage
@@ -28,22 +29,22 @@ class Scene:
 
     :param modules: everything that grows
     :param usage: what was observed
+    :param site: the observed site
     :param log_weights: mean log weights of the components ``(K,)``
     :param model: ``model(rows, log_weights)`` runs the model with its latent sites summed out under given weights; any
         per-row bound will do, noisy or not
     :param data: all the rows, with a length and indexable by a tensor of indices
     :param held_out: rows to judge moves by; by default those of ``data`` that the move has not looked at
-    :param site: the observed site
     :param batch_size: rows to look at together
     """
 
     modules: Sequence[nn.Module]
     usage: Usage
+    site: str
     log_weights: Tensor | None = None
     model: Callable | None = None
     data: Any = None
     held_out: Any = None
-    site: str = "actions"
     batch_size: int = 128
 
     def without(self, gone: Sequence[int]) -> "Scene":
@@ -66,7 +67,7 @@ class Scene:
         assert self.model is not None
         weights = log_weights + math.log1p(-LEFT)
         node = poutine.trace(lambda: self.model(rows, weights)).get_trace().nodes[self.site]
-        return node["fn"], node["value"]
+        return fulfills(node["fn"], ComponentLikelihood, f"the distribution of site {self.site!r}"), node["value"]
 
     def judged(self, max_rows: int) -> Any:
         """A random sample of the rows by which to judge a move."""
@@ -120,8 +121,8 @@ def _even(scene: Scene) -> Tensor:
 class RowLikelihood:
     """The log-likelihood of each of some rows as a function of the weights alone.
 
-    What does not depend on the weights is computed once, if the distribution of the observed site has a method
-    ``weighed(value)`` that returns such a function; the model is run again for each call otherwise.
+    What does not depend on the weights is computed once, if the distribution of the observed site is
+    :class:`~pyro_options.growth.Weighable`; the model is run again for each call otherwise.
     """
 
     def __init__(self, scene: Scene, rows: Any):
@@ -133,7 +134,7 @@ class RowLikelihood:
     def _part(self, scene: Scene, rows: Any) -> Callable[[Tensor], Tensor]:
         with torch.no_grad():
             fn, value = scene.observed(rows, _even(scene))
-            log_prob = fn.weighed(value) if hasattr(fn, "weighed") else None
+            log_prob = fn.weighed(value) if isinstance(fn, Weighable) else None
         if log_prob is not None:
             return lambda log_weights: log_prob(log_weights + math.log1p(-LEFT))
 

@@ -5,11 +5,13 @@ from typing import Any
 
 from pyro.poutine.messenger import Messenger
 
+from pyro_options.growth.contracts import CollapsibleModel, Marginalizable, fulfills
+
 
 class CollapseMessenger(Messenger):
     """Hides a latent site and gives its observed site the marginal likelihood instead.
 
-    The model gets the latent's distribution in place of its value; it must have ``marginalize(likelihood)``.
+    The model gets the latent's distribution, a :class:`~pyro_options.growth.Marginalizable`, in place of its value.
 
     :param sites: latent site -> the site that absorbs it, which may be a latent one that is summed out in turn
     """
@@ -23,18 +25,20 @@ class CollapseMessenger(Messenger):
         if msg["name"] in self._latents:
             msg["fn"] = self._latents.pop(msg["name"]).marginalize(msg["fn"])
         if msg["name"] in self.sites:
+            fulfills(msg["fn"], Marginalizable, f"the distribution of site {msg['name']!r}")
             self._latents[self.sites[msg["name"]]] = msg["fn"]
             msg["value"], msg["done"], msg["stop"] = msg["fn"], True, True
 
 
 def collapse(model: Callable, sites: Mapping[str, str] | None = None) -> Callable:
-    """``model`` with latent sites summed out, by default all that can be: its ``latents``, or the path.
+    """``model`` with latent sites summed out.
 
-    What :class:`~pyro_options.guides.Exact` needs.
+    :param sites: latent site -> the site that absorbs it; by default the model's ``latents``, all that can be
 
     Example::
 
-        svi = SVI(collapse(model), Exact(GrowableGEM(4)), ClippedAdam({"lr": 5e-3}), TraceGraph_ELBO())
+        svi = SVI(collapse(model), GrowableGEM(4), ClippedAdam({"lr": 5e-3}), TraceGraph_ELBO())
     """
-    sites = getattr(model, "latents", {"path": "actions"}) if sites is None else sites
+    if sites is None:
+        sites = fulfills(model, CollapsibleModel, "a model to sum all latents out of").latents
     return CollapseMessenger(sites)(model) if sites else model

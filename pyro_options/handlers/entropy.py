@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pyro_options.distributions.log_space import safe_log
 from pyro_options.errors import check
+from pyro_options.growth.contracts import ComponentLikelihood, fulfills, mask_of
 
 
 def _entropy(probs: Tensor) -> Tensor:
@@ -32,16 +33,16 @@ def usage_entropy(responsibilities: Tensor, mask: Tensor | None, per: str) -> Te
 class EntropyMessenger(Messenger):
     """Adds ``weight · population · entropy`` of the use of components to the model's log joint.
 
-    Reads ``responsibilities(value)`` of the site's distribution, and emits a factor when the model is done. The weight
-    is per episode, as in the paper. Both ways of averaging agree on what to reward only when episodes switch: within a
-    trajectory it asks each episode to use every option; over the batch it asks that every option be used by someone.
+    Reads the responsibilities of the site's distribution, and emits a factor when the model is done. The weight is per
+    row, as in the paper. The two ways of averaging reward different things unless every row uses several components:
+    per trajectory, that each row uses all of them; over the batch, that each of them is used by some row.
 
     :param weight: λ_ent; annealed by the training loop
+    :param site: the observed site, whose distribution is a :class:`~pyro_options.growth.ComponentLikelihood`
     :param per: ``"batch"`` or ``"trajectory"``
-    :param site: the observed site that the components explain
     """
 
-    def __init__(self, weight: float, per: str = "batch", site: str = "actions"):
+    def __init__(self, weight: float, site: str, per: str = "batch"):
         super().__init__()
         check(weight >= 0, "an entropy weight >= 0", weight)
         check(per in ("batch", "trajectory"), 'per to be "batch" or "trajectory"', repr(per))
@@ -57,9 +58,9 @@ class EntropyMessenger(Messenger):
 
     def _pyro_post_sample(self, msg):
         if msg["name"] == self.site and self.weight > 0:
-            fn, value = msg["fn"], msg["value"]
+            fn = fulfills(msg["fn"], ComponentLikelihood, f"the distribution of site {self.site!r}")
             self._population = max((frame.full_size or frame.size for frame in msg["cond_indep_stack"]), default=1)
-            self._entropy = usage_entropy(fn.responsibilities(value), getattr(fn, "step_mask", None), self.per)
+            self._entropy = usage_entropy(fn.responsibilities(msg["value"]), mask_of(fn), self.per)
 
     def __exit__(self, *args):
         result = super().__exit__(*args)
@@ -70,6 +71,6 @@ class EntropyMessenger(Messenger):
         return result
 
 
-def entropy_bonus(model: Callable, weight: float, per: str = "batch", site: str = "actions") -> Callable:
+def entropy_bonus(model: Callable, weight: float, site: str, per: str = "batch") -> Callable:
     """``model`` with the entropy regularizer; see :class:`EntropyMessenger`."""
-    return EntropyMessenger(weight, per, site)(model)
+    return EntropyMessenger(weight, site, per)(model)

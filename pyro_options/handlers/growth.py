@@ -24,12 +24,11 @@ logger = logging.getLogger(__name__)
 class GrowthMessenger(ObserveMessenger):
     """Observe, decide, resize: run the model inside this handler over the data, then call :meth:`step`.
 
-    Knows nothing of options: the modules need growable layers, and the observed site a distribution with
-    ``component_log_prob`` and ``responsibilities``.
+    Works on any model that fulfills the contracts of :mod:`pyro_options.growth.contracts`.
 
     Example::
 
-        growth = GrowthMessenger([model, guide], UsageRule(0.5))
+        growth = GrowthMessenger([model, guide], UsageRule(0.5), site="x")
         ...                                        # some steps of training
         with torch.no_grad(), growth:
             model(data)                            # observe
@@ -56,7 +55,8 @@ class GrowthMessenger(ObserveMessenger):
         patience: int = 1,
         settle: int = 1,
         max_components: int = 100,
-        site: str = "actions",
+        *,
+        site: str,
     ):
         super().__init__(site)
         self.modules = list(modules)
@@ -110,7 +110,7 @@ class GrowthMessenger(ObserveMessenger):
         :param batch_size: rows to look at together
         :param births: ``False`` only removes: what is born at the end of training would never be trained
         """
-        scene = Scene(self.modules, self.usage(), log_weights, model, data, held_out, self.site, batch_size)
+        scene = Scene(self.modules, self.usage(), self.site, log_weights, model, data, held_out, batch_size)
         self.reset()
         moves = self._remove(scene, optimizer)
         removed = [move.components[0] for move in moves if move.verdict.accepted]

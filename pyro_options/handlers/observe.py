@@ -4,17 +4,17 @@ import torch
 from pyro.poutine.messenger import Messenger
 
 from pyro_options.errors import InputError
+from pyro_options.growth.contracts import ComponentLikelihood, fulfills, mask_of
 from pyro_options.growth.usage import Usage
 
 
 class ObserveMessenger(Messenger):
     """Accumulates :class:`~pyro_options.growth.Usage` at one observed site; changes nothing.
 
-    The site's distribution must have ``component_log_prob(value)`` and ``responsibilities(value)``, both ``(..., K)``,
-    and may have a ``step_mask``.
+    :param site: name of the site; its distribution is a :class:`~pyro_options.growth.ComponentLikelihood`
     """
 
-    def __init__(self, site: str = "actions"):
+    def __init__(self, site: str):
         super().__init__()
         self.site = site
         self.reset()
@@ -27,11 +27,12 @@ class ObserveMessenger(Messenger):
     def _pyro_post_sample(self, msg):
         if msg["name"] != self.site:
             return
-        fn, value = msg["fn"], msg["value"]
+        fn = fulfills(msg["fn"], ComponentLikelihood, f"the distribution of site {self.site!r}")
+        value = msg["value"]
         with torch.no_grad():
             log_prob = fn.component_log_prob(value).flatten(0, -2)  # (points, K)
             responsibilities = fn.responsibilities(value).flatten(0, -2)
-            mask = getattr(fn, "step_mask", None)
+            mask = mask_of(fn)
             if mask is not None:
                 log_prob, responsibilities = log_prob[mask.flatten()], responsibilities[mask.flatten()]
             likelihood = torch.bincount(log_prob.argmax(-1), minlength=log_prob.shape[-1])

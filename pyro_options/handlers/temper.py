@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pyro.poutine.messenger import Messenger
 
 from pyro_options.errors import check
+from pyro_options.growth.contracts import Tempered
 
 
 class TemperMessenger(Messenger):
@@ -16,7 +17,7 @@ class TemperMessenger(Messenger):
         self.temperature = temperature
 
     def _pyro_sample(self, msg):
-        if not msg["is_observed"] and hasattr(msg["fn"], "temperature"):
+        if not msg["is_observed"] and isinstance(msg["fn"], Tempered):
             msg["fn"].temperature = self.temperature
 
 

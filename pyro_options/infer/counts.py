@@ -1,6 +1,6 @@
 """How many components does the data use? A distribution, not a number."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,8 @@ from pyro import poutine
 from torch import Tensor
 
 from pyro_options.errors import check
+from pyro_options.growth.contracts import CollapsibleModel, ComponentLikelihood, ComponentSampler, mask_of
 from pyro_options.handlers.collapse import collapse
-from pyro_options.options.path import MarginalActions
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,21 @@ class ComponentCounts:
 
 def _draw_components(fn: Any, value: Tensor) -> Tensor:
     """The component of every data point, drawn from its posterior under the weights of this run."""
-    # Steps of an episode are not independent: a path that can be drawn whole is.
-    if isinstance(fn, MarginalActions) and hasattr(fn.path, "sample_posterior"):
-        options = fn.path.sample_posterior(fn.component_log_prob(value))[..., 1:].argmax(-1)
-        return options if fn.step_mask is None else options[fn.step_mask]
-    shares, mask = fn.responsibilities(value), getattr(fn, "step_mask", None)
+    mask = mask_of(fn)
+    if isinstance(fn, ComponentSampler):
+        drawn = fn.sample_components(value)
+        return drawn if mask is None else drawn[mask]
+    shares = fn.responsibilities(value)
     shares = shares if mask is None else shares[mask]
     return torch.distributions.Categorical(probs=shares, validate_args=False).sample()
+
+
+def _observed_site(nodes: Mapping[str, Any]) -> str:
+    """The one observed site whose distribution has components."""
+    observed = {name: node for name, node in nodes.items() if node["type"] == "sample" and node["is_observed"]}
+    found = [name for name, node in observed.items() if isinstance(node["fn"], ComponentLikelihood)]
+    check(len(found) == 1, "one observed site with components", found, "Pass site=….")
+    return found[0]
 
 
 @torch.no_grad()
@@ -72,17 +80,18 @@ def component_counts(
 ) -> ComponentCounts:
     """Draws weights from the guide and assignments given those, and counts the components that occur.
 
-    :param model: a mixture, or an :class:`~pyro_options.models.OptionHMM`, whose path is summed out
+    :param model: its observed site is a :class:`~pyro_options.growth.ComponentLikelihood`; latents are summed out
     :param guide: has ``weights``, whose sites are drawn
     :param data: what the model takes
     :param min_points: points (steps, for options) that a component in use has at least
     :param min_share: the same as a share of all points
-    :param site: observed site, by default ``actions`` or ``rows``, whichever the model has
+    :param site: observed site, by default the only one that components explain
     :param batch_size: rows to look at together, all by default
     """
     check(num_draws >= 1, "num_draws >= 1", num_draws)
     check(min_points >= 1 and 0 <= min_share <= 1, "min_points >= 1 and min_share in [0, 1]", (min_points, min_share))
     size = len(data) if batch_size is None else batch_size
+    model = collapse(model) if isinstance(model, CollapsibleModel) else model
     parts = [data[index] for index in torch.arange(len(data)).split(size)]
     draws, K = [], 0
     with pyro.get_param_store().scope(), pyro.validation_enabled(False):
@@ -90,8 +99,8 @@ def component_counts(
             weights = poutine.trace(guide.weights).get_trace()
             counts: Tensor = torch.zeros((), dtype=torch.long)
             for part in parts:
-                nodes = poutine.trace(poutine.replay(collapse(model), weights)).get_trace(part).nodes
-                node = nodes[site or ("actions" if "actions" in nodes else "rows")]
+                nodes = poutine.trace(poutine.replay(model, weights)).get_trace(part).nodes
+                node = nodes[_observed_site(nodes) if site is None else site]
                 K = node["fn"].component_log_prob(node["value"]).shape[-1]
                 counts = counts + torch.bincount(
                     _draw_components(node["fn"], node["value"]).flatten().cpu(), minlength=K

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import NumericalError
-from pyro_options.persistence.checkpoint import capture, restore_parameters
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -105,7 +104,7 @@ class Health:
     def remember(self) -> None:
         """Keeps the parameters to go back to, if that is the policy."""
         if self.trainer.config.on_nonfinite == "restore":
-            self._good = capture(self.trainer)
+            self._good = self.trainer.capture()
 
     def give_up(
         self, problem: NumericalError, random: Tensor | None = None, cause: BaseException | None = None
@@ -117,7 +116,7 @@ class Health:
         trainer, policy = self.trainer, self.trainer.config.on_nonfinite
         trainer.optimizer.zero_grad(set_to_none=True)
         if policy == "restore" and self._good is not None:
-            restore_parameters(trainer, *self._good)
+            trainer.restore_parameters(*self._good)
             trainer.history.restored_steps.append(trainer.num_steps)
             logger.warning("took the parameters of the last epoch back: %s", problem)
         elif policy == "skip" and not bad_parameters(trainer):

@@ -3,10 +3,9 @@
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyro
 import torch
@@ -23,9 +22,9 @@ from pyro_options.growth.removals import Removal
 from pyro_options.growth.rules import Rule
 from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.mixtures.conjugate_moves import BoundMerge, BoundRule, SeedBirth
-from pyro_options.persistence.checkpoint import Checkpoint, Saver
-from pyro_options.persistence.interrupt import Pause, postponing_interrupts
+from pyro_options.persistence.checkpoint import Checkpoint
 
+from .resumable_training import ResumableTraining
 from .trainer import set_seed
 
 
@@ -56,7 +55,7 @@ class MixtureHistory:
     seconds: float = 0.0
 
 
-class MixtureTrainer:
+class MixtureTrainer(ResumableTraining):
     """Trains a :class:`~pyro_options.models.DPMixture` on all rows at once, growing it.
 
     A step lets the components absorb the rows in proportion to their responsibilities, which is the best belief given
@@ -98,10 +97,7 @@ class MixtureTrainer:
         )
         self.elbo, self.history = TraceGraph_ELBO(), MixtureHistory()
         self.num_steps = self.refused = self.final = 0  # refused checks in a row; steps after growth
-        self.settled = False  # whether training is over
-        if isinstance(checkpoint, str | os.PathLike):
-            checkpoint = Checkpoint(checkpoint)
-        self.saver = None if checkpoint is None else Saver(self, checkpoint)
+        self.save_to(Checkpoint(checkpoint) if isinstance(checkpoint, str | os.PathLike) else checkpoint)
 
     @property
     def data_sets(self) -> tuple[Tensor, ...]:
@@ -109,16 +105,8 @@ class MixtureTrainer:
         return (self.rows,)
 
     @property
-    def done(self) -> str:
-        """How far it is, for people."""
+    def progress_message(self) -> str:
         return f"{self.num_steps} steps are done, with {self.model.num_components} components"
-
-    def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
-        """Nowhere in particular: every step sees all of the data."""
-        return {}, {}
-
-    def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """The inverse of :meth:`position`."""
 
     @torch.no_grad()
     def absorb(self) -> None:
@@ -202,13 +190,13 @@ class MixtureTrainer:
 
         With a checkpoint, Ctrl-C saves before it raises :class:`~pyro_options.errors.Interrupted`.
         """
-        start, before = time.perf_counter(), self.history.seconds
-        with postponing_interrupts() if self.saver is not None else nullcontext(Pause()) as pause:
-            while not self.settled:
-                self.advance()
-                self.history.seconds = before + time.perf_counter() - start
-                if self.saver is not None and (self.settled or pause.requested or self.saver.due):
-                    self.saver.save()
-                    if pause.requested:
-                        self.saver.interrupt()
+        self.drive()
         return self.history
+
+    def steps(self) -> Iterator[None]:
+        """Yields after each growth check, and after each of the last steps."""
+        start, before = time.perf_counter(), self.history.seconds
+        while not self.settled:
+            self.advance()
+            self.history.seconds = before + time.perf_counter() - start
+            yield

@@ -6,8 +6,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -28,10 +27,10 @@ from pyro_options.handlers.entropy import EntropyMessenger
 from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.handlers.temper import TemperMessenger
 from pyro_options.nn.shared_product import shared_product
-from pyro_options.persistence.checkpoint import Checkpoint, Saver
-from pyro_options.persistence.interrupt import Pause, postponing_interrupts
+from pyro_options.persistence.checkpoint import Checkpoint
 
 from .health import Health, diagnosis, total_norm
+from .resumable_training import ResumableTraining
 from .schedules import Constant, Exponential, Schedule
 
 logger = logging.getLogger(__name__)
@@ -100,7 +99,7 @@ def set_seed(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-class Trainer:
+class Trainer(ResumableTraining):
     """Trains a model and a guide, growing them if asked.
 
     :param model: a :class:`~pyro_options.models.OptionHMM`, or any model of ``Trajectories``
@@ -138,18 +137,15 @@ class Trainer:
         )
         self.elbo = TraceGraph_ELBO()
         self.temper = TemperMessenger()
-        self.entropy = EntropyMessenger(0.0, config.entropy_per)
+        self.entropy = EntropyMessenger(0.0, "actions", config.entropy_per)
         self.history = History()
         self.epoch = self.num_steps = self.batch = 0  # batch counts within the epoch
-        self.settled = False  # whether training is over
         self.order = self.batches.get_state()  # of the data in this epoch
         self.total = (0.0, 0)  # ELBO and number of the episodes that this epoch has seen
+        self._epochs_to_run: int | None = None  # by the present call of run
         self._validated = 0  # the number of options that Pyro's checks have passed with
-        self._pause = Pause()
         self.health = Health(self)
-        if isinstance(checkpoint, str | os.PathLike):
-            checkpoint = Checkpoint(checkpoint)
-        self.saver = None if checkpoint is None else Saver(self, checkpoint)
+        self.save_to(Checkpoint(checkpoint) if isinstance(checkpoint, str | os.PathLike) else checkpoint)
 
     @property
     def data_sets(self) -> tuple[Trajectories | None, ...]:
@@ -157,8 +153,7 @@ class Trainer:
         return self.data, self.held_out
 
     @property
-    def done(self) -> str:
-        """How far it is, for people."""
+    def progress_message(self) -> str:
         return f"{self.num_steps} steps and {self.epoch} of {self.config.epochs} epochs are done"
 
     def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
@@ -259,22 +254,29 @@ class Trainer:
         What would be born too late to be trained for as long as growth waits between checks is not born. With a
         checkpoint, Ctrl-C saves before it raises :class:`~pyro_options.errors.Interrupted`.
         """
-        count = max(0, self.config.epochs - self.epoch) if epochs is None else epochs
-        with postponing_interrupts() if self.saver is not None else nullcontext(Pause()) as self._pause:
-            start, before = time.perf_counter(), self.history.seconds
-            bar = tqdm(range(count), disable=not self.config.progress, unit="epoch", dynamic_ncols=True)
-            for _ in bar:
-                self.train_epoch()
-                bar.set_postfix(elbo=f"{self.history.elbo[-1]:.3f}", K=self.model.num_options)
-                if self.growth is not None and self.growth.due(self.num_steps):
-                    self.observe_and_grow(births=epochs is not None or self._enough_time())
-                self.history.seconds = before + time.perf_counter() - start
-                self._save()
-            if epochs is None and self.epoch and not self.settled:
-                self.settle()
-            self.history.seconds = before + time.perf_counter() - start
-            self._save(at_once=True)
+        self._epochs_to_run = epochs
+        self.drive()
         return self.history
+
+    def check_state(self) -> None:
+        self.health.check_parameters("An update failed")
+
+    def steps(self) -> Iterator[None]:
+        """Yields after each update and after each epoch with its growth check."""
+        epochs = self._epochs_to_run
+        count = max(0, self.config.epochs - self.epoch) if epochs is None else epochs
+        start, before = time.perf_counter(), self.history.seconds
+        bar = tqdm(range(count), disable=not self.config.progress, unit="epoch", dynamic_ncols=True)
+        for _ in bar:
+            yield from self.train_epoch()
+            bar.set_postfix(elbo=f"{self.history.elbo[-1]:.3f}", K=self.model.num_options)
+            if self.growth is not None and self.growth.due(self.num_steps):
+                self.observe_and_grow(births=epochs is not None or self._enough_time())
+            self.history.seconds = before + time.perf_counter() - start
+            yield
+        if epochs is None and self.epoch and not self.settled:
+            self.settle()
+        self.history.seconds = before + time.perf_counter() - start
 
     def _enough_time(self) -> bool:
         """Whether what is born now can still be trained."""
@@ -282,16 +284,8 @@ class Trainer:
         ahead = (self.config.epochs - self.epoch) * math.ceil(len(self.data) / self.config.batch_size)
         return ahead >= self.growth.settle * self.growth.every
 
-    def _save(self, at_once: bool = False) -> None:
-        """Saves a sound state if it is time, and stops if somebody wants to."""
-        if self.saver is not None and (at_once or self._pause.requested or self.saver.due):
-            self.health.check_parameters("An update failed")
-            self.saver.save()
-            if self._pause.requested:
-                self.saver.interrupt()
-
-    def train_epoch(self) -> None:
-        """One pass over the data, or what was left of it when it was saved."""
+    def train_epoch(self) -> Iterator[None]:
+        """One pass over the data, or what was left of it when it was saved; yields after each update but the last."""
         self.temper.temperature = self.config.temperature(self.epoch)
         self.entropy.weight = self.config.entropy_weight(self.epoch)
         self.health.remember()
@@ -304,7 +298,7 @@ class Trainer:
                 self.total = self.total[0] + elbo * len(batch), self.total[1] + len(batch)
             self.batch += 1
             if self.batch * self.config.batch_size < len(self.data):  # the end of an epoch is saved after growth
-                self._save()
+                yield
         self.health.check_epoch()
         self.record(self.total[0] / self.total[1])
         self.epoch, self.batch, self.total, self.order = self.epoch + 1, 0, (0.0, 0), self.batches.get_state()

@@ -209,7 +209,7 @@ class OptionPath(TorchDistribution):
 
     def marginalize(self, likelihood) -> "MarginalActions":
         """The actions with the path summed out; what :func:`~pyro_options.handlers.collapse` uses."""
-        return MarginalActions(self, likelihood)
+        return MarginalPathActions(self, likelihood)
 
 
 class MarginalActions(TorchDistribution):
@@ -235,7 +235,7 @@ class MarginalActions(TorchDistribution):
         return self.likelihood.step_mask
 
     def expand(self, batch_shape, _instance=None):
-        return MarginalActions(self.path.expand(batch_shape), self.likelihood.expand(batch_shape))
+        return type(self)(self.path.expand(batch_shape), self.likelihood.expand(batch_shape))
 
     def component_log_prob(self, value: Tensor) -> Tensor:
         """log π_k(a_t | s_t), ``(..., T, K)``."""
@@ -257,3 +257,11 @@ class MarginalActions(TorchDistribution):
 
     def sample(self, sample_shape=torch.Size()):
         return self.likelihood.given(self.path.sample(sample_shape)).sample()
+
+
+class MarginalPathActions(MarginalActions):
+    """The same, where the path can be drawn from its posterior as a whole: its steps are not independent."""
+
+    def sample_components(self, value: Tensor) -> Tensor:
+        """The option of each step, ``(..., T)``, drawn from the posterior over paths."""
+        return self.path.sample_posterior(self.component_log_prob(value))[..., 1:].argmax(-1)

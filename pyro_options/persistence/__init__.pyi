@@ -1,8 +1,10 @@
 from .checkpoint import Checkpoint
 from .interrupt import explained_interrupts, postponing_interrupts
+from .resumable import ResumableLoop
 
 __all__ = [
     "Checkpoint",
+    "ResumableLoop",
     "explained_interrupts",
     "postponing_interrupts",
 ]

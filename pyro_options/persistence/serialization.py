@@ -1,7 +1,7 @@
 """Everything that a training is made of, as named tensors and plain numbers, and back."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pyro_options.errors import check
-from pyro_options.growth.growable import growables
-from pyro_options.growth.resizing import set_data
 
 Modules = Mapping[str, nn.Module]
 
@@ -32,20 +30,21 @@ def module_state(modules: Modules) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in _tensors(modules).items()}
 
 
-def plan_modules(modules: Modules, state: Mapping[str, Tensor], growth: int = 0) -> list[tuple[Tensor, Tensor]]:
+def plan_modules(
+    modules: Modules,
+    state: Mapping[str, Tensor],
+    saved_shape: Callable[[Tensor], Sequence[int]] = lambda tensor: tensor.shape,
+) -> list[tuple[Tensor, Tensor]]:
     """What goes where, if all of it fits; nothing is changed yet.
 
-    :param growth: how many components the saved modules have more than these
+    :param saved_shape: the shape that a tensor of the modules must have in ``state``
     """
     own = _tensors(modules)
     missing = sorted(own.keys() ^ state.keys())
     check(not missing, "the parameters of this model and guide", f"others: {', '.join(missing[:3])}")
-    axes = {id(getattr(g, n)): axis for g in growables(modules.values()) for n, axis in g.component_axes.items()}
     plan = []
     for name, tensor in own.items():
-        shape = list(tensor.shape)
-        if id(tensor) in axes:
-            shape[axes[id(tensor)]] += growth
+        shape = list(saved_shape(tensor))
         value = state[name]
         check(list(value.shape) == shape, f"{name} of shape {tuple(shape)}", tuple(value.shape))
         check(value.dtype == tensor.dtype, f"{name} of type {tensor.dtype}", value.dtype)
@@ -54,14 +53,17 @@ def plan_modules(modules: Modules, state: Mapping[str, Tensor], growth: int = 0)
 
 
 @torch.no_grad()
-def fill(plan: list[tuple[Tensor, Tensor]]) -> None:
-    """Carries a plan out: the same tensor objects get other numbers, and another shape where K differs."""
+def fill(plan: list[tuple[Tensor, Tensor]], reshape: Callable[[Tensor, Tensor], None] | None = None) -> None:
+    """Carries a plan out: the same tensor objects get other numbers.
+
+    :param reshape: puts a value of another shape into a tensor
+    """
     for tensor, value in plan:
-        if tensor.shape == value.shape:
+        if reshape is None or tensor.shape == value.shape:
             tensor.copy_(value)
             tensor.grad = None
         else:
-            set_data(tensor, value.to(tensor.device, copy=True))
+            reshape(tensor, value.to(tensor.device, copy=True))
 
 
 def optimizer_state(optimizer: Optimizer, modules: Modules) -> dict[str, Tensor]:

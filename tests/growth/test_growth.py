@@ -98,7 +98,7 @@ def test_growing_leaves_the_options_that_exist_as_they_are(name, birth):
     episodes, (model, guide) = make_episodes(20), pair(name)
     states = episodes.states
     before = [model.policy(states).logits, model.termination(states), guide.weights.mean_log_weights()]
-    growth = GrowthMessenger([model, guide], Always(2), birth)
+    growth = GrowthMessenger([model, guide], Always(2), birth, site="actions")
     watch(growth, model, guide, episodes)
     event = growth.step(**surroundings(model, guide, episodes))
     assert event.num_born == 2 and growth.num_components == 4 and growth.history == [event]
@@ -111,7 +111,7 @@ def test_growing_leaves_the_options_that_exist_as_they_are(name, birth):
 def test_every_parameter_moves_after_each_growth(name):
     torch.manual_seed(0)
     episodes, (model, guide) = make_episodes(20), pair(name)
-    growth = GrowthMessenger([model, guide], Always(), every=1)
+    growth = GrowthMessenger([model, guide], Always(), every=1, site="actions")
     trainer = Trainer(model, guide, episodes, TrainConfig(epochs=0, progress=False, batch_size=8), growth)
     for _ in range(3):
         trainer.run(1)  # one epoch, then one birth
@@ -161,7 +161,7 @@ def test_growth_under_pyros_own_svi_leaves_no_stale_tensor():
 
 def test_a_split_child_resembles_its_most_used_parent():
     episodes, (model, guide) = make_episodes(20), pair("relaxed", 3)
-    growth = GrowthMessenger([model, guide], Always(), SplitBirth(noise=0.0))
+    growth = GrowthMessenger([model, guide], Always(), SplitBirth(noise=0.0), site="actions")
     watch(growth, model, guide, episodes)
     parent = int(growth.usage().likelihood.argmax())
     growth.step()
@@ -173,7 +173,7 @@ def test_a_split_child_resembles_its_most_used_parent():
 def test_a_data_birth_explains_what_was_explained_worst():
     torch.manual_seed(0)
     episodes, (model, guide) = make_episodes(30), pair("exact")
-    growth = GrowthMessenger([model, guide], Always(), DataBirth(share=0.4, steps=100))
+    growth = GrowthMessenger([model, guide], Always(), DataBirth(share=0.4, steps=100), site="actions")
     watch(growth, model, guide, episodes)
     newborns = []
     growth.birth = lambda given: (newborns.append(given), DataBirth(share=0.4)(given))
@@ -189,7 +189,7 @@ def test_a_data_birth_explains_what_was_explained_worst():
 
 def test_a_data_birth_without_data_is_refused():
     episodes, (model, guide) = make_episodes(), pair("exact")
-    growth = GrowthMessenger([model, guide], Always(), DataBirth())
+    growth = GrowthMessenger([model, guide], Always(), DataBirth(), site="actions")
     watch(growth, model, guide, episodes)
     with pytest.raises(ValueError, match="Expected a model, data and weights"):
         growth.step()
@@ -197,7 +197,7 @@ def test_a_data_birth_without_data_is_refused():
 
 def test_growth_stops_at_its_limit_and_needs_to_see_data():
     episodes, (model, guide) = make_episodes(), pair("exact")
-    growth = GrowthMessenger([model, guide], Always(5), max_components=3)
+    growth = GrowthMessenger([model, guide], Always(5), max_components=3, site="actions")
     watch(growth, model, guide, episodes)
     assert growth.step().num_born == 1 and model.num_options == 3
     with pytest.raises(ValueError, match="saw none"):
@@ -214,7 +214,7 @@ def everything(model, guide, optimizer):
 @pytest.mark.parametrize("name", ["exact", "relaxed"])
 def test_a_refused_birth_leaves_everything_bit_for_bit(name):
     episodes, (model, guide) = make_episodes(20), pair(name)
-    growth = GrowthMessenger([model, guide], Always(2, keep=False), DataBirth(steps=3))
+    growth = GrowthMessenger([model, guide], Always(2, keep=False), DataBirth(steps=3), site="actions")
     trainer = Trainer(model, guide, episodes, TrainConfig(epochs=2, progress=False), None)
     trainer.run()
     before = everything(model, guide, trainer.optimizer)
@@ -243,7 +243,7 @@ def test_evidence_keeps_a_needed_option_and_refuses_a_useless_one():
     actions = torch.tensor([[0] * 5, [1] * 5] * 30)
     episodes = Trajectories(states, actions, num_actions=4)
     model, guide = pair("exact", 1)
-    growth = GrowthMessenger([model, guide], EvidenceRule(), DataBirth(), [Prune()], every=60)
+    growth = GrowthMessenger([model, guide], EvidenceRule(), DataBirth(), [Prune()], every=60, site="actions")
     trainer = Trainer(model, guide, episodes, TrainConfig(60, 10, 0.02, progress=False), growth)
     trainer.run()
     assert model.num_options == 2
@@ -255,10 +255,12 @@ def test_evidence_keeps_a_needed_option_and_refuses_a_useless_one():
 def test_a_growth_handler_goes_on_where_another_left_off():
     torch.manual_seed(0)
     episodes, (model, guide) = make_episodes(20), pair("exact")
-    growth = GrowthMessenger([model, guide], EvidenceRule(), DataBirth(), [Prune()], every=5, patience=4)
+    growth = GrowthMessenger(
+        [model, guide], EvidenceRule(), DataBirth(), [Prune()], every=5, patience=4, site="actions"
+    )
     Trainer(model, guide, episodes, TrainConfig(12, 10, progress=False), growth).run()
     state = json.loads(json.dumps(growth.state_dict()))
-    other = GrowthMessenger([model, guide], EvidenceRule(), DataBirth(), [Prune()], every=5, patience=4)
+    other = GrowthMessenger([model, guide], EvidenceRule(), DataBirth(), [Prune()], every=5, patience=4, site="actions")
     other.load_state_dict(state)
     assert len(other.history) == len(growth.history) >= 2 and other.state_dict() == growth.state_dict()
     assert [other.due(time) for time in range(60)] == [growth.due(time) for time in range(60)]

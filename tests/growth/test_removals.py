@@ -188,7 +188,7 @@ def test_verdicts():
 def test_checks_that_come_to_nothing_grow_rare():
     model, guide = speakers(0, 1)
     episodes = two_kinds()
-    growth = GrowthMessenger([model, guide], removals=[Prune()], every=10, patience=4, max_components=2)
+    growth = GrowthMessenger([model, guide], removals=[Prune()], every=10, patience=4, max_components=2, site="actions")
     checks = []
     for time in range(1, 151):
         if growth.due(time):
@@ -204,7 +204,7 @@ def test_training_ends_without_an_untrained_option():
     """The last check only removes; with a run of given length every check may give birth."""
     torch.manual_seed(0)
     model, guide = speakers(0, 1, 3)
-    growth = GrowthMessenger([model, guide], removals=[Prune()], every=4, max_components=9)
+    growth = GrowthMessenger([model, guide], removals=[Prune()], every=4, max_components=9, site="actions")
     config = TrainConfig(epochs=3, batch_size=30, progress=False)
     trainer = Trainer(model, guide, two_kinds(), config, growth)
     trainer.run()

@@ -27,7 +27,9 @@ def test_halves_share_the_weight_and_without_noise_change_nothing():
     likelihood = before.likelihood(episodes)(torch.log_softmax(before.log_weights, -1))
     order = before.usage.likelihood.argsort(descending=True)[:2]
     grow([model, guide], 2)
-    given = Newborns(before.modules, before.usage, before.log_weights, before.model, before.data, index=range(3, 5))
+    given = Newborns(
+        before.modules, before.usage, before.site, before.log_weights, before.model, before.data, index=range(3, 5)
+    )
     SplitBirth(noise=0.0, halve=True)(given)
     weights = guide.weights.mean_log_weights().detach()
     assert_close(weights[order], weights[3:], atol=1e-3, rtol=0)
@@ -47,7 +49,9 @@ def test_births_that_came_to_nothing_are_waited_out():
     """A birth that is pruned whole is followed by a wait, not by the next birth."""
     model, guide = speakers(0, 1)
     episodes = two_kinds()
-    growth = GrowthMessenger([model, guide], TrialRule(), SplitBirth(0.0, halve=True), [Prune()], every=1, patience=4)
+    growth = GrowthMessenger(
+        [model, guide], TrialRule(), SplitBirth(0.0, halve=True), [Prune()], every=1, patience=4, site="actions"
+    )
     sizes = []
     for time in range(1, 8):
         if growth.due(time):
@@ -63,7 +67,7 @@ def test_removal_and_birth_in_one_check():
     """Of two newborns one stays: the next are born at once, from what is left."""
     model, guide = speakers(0, 3, 1)
     episodes = two_kinds()
-    growth = GrowthMessenger([model, guide], TrialRule(), SplitBirth(halve=True), [Prune()], every=1)
+    growth = GrowthMessenger([model, guide], TrialRule(), SplitBirth(halve=True), [Prune()], every=1, site="actions")
     for _ in range(2):
         with torch.no_grad(), growth:
             collapse(model)(episodes)
@@ -77,7 +81,7 @@ def test_held_out_rows_judge():
     """An option that only the training data need is pruned by rows that do without it."""
     model, guide = speakers(0, 1)
     zeros = Trajectories(torch.randn(20, 5, 3), torch.zeros(20, 5, dtype=torch.long), num_actions=4)
-    growth = GrowthMessenger([model, guide], Never(), removals=[Prune()], every=1)
+    growth = GrowthMessenger([model, guide], Never(), removals=[Prune()], every=1, site="actions")
     Trainer(model, guide, two_kinds(), TrainConfig(epochs=1, progress=False), growth, held_out=zeros).run()
     assert model.num_options == 1
 

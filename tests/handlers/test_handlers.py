@@ -57,7 +57,7 @@ def test_entropy_bonus_adds_one_factor_scaled_to_the_population(per, collapsed):
     episodes = make_episodes(8)
     batch = next(iter(episodes.minibatches(4)))
     model = collapse(make_model()) if collapsed else make_model()
-    messenger = EntropyMessenger(3.0, per)
+    messenger = EntropyMessenger(3.0, "actions", per)
     trace = poutine.trace(messenger(model)).get_trace(batch)
     trace.compute_log_prob()
     factor = float(trace.nodes["usage_entropy"]["log_prob_sum"].detach())
@@ -66,13 +66,13 @@ def test_entropy_bonus_adds_one_factor_scaled_to_the_population(per, collapsed):
 
 
 def test_entropy_bonus_of_weight_zero_adds_nothing():
-    trace = poutine.trace(entropy_bonus(make_model(), 0.0)).get_trace(make_episodes())
+    trace = poutine.trace(entropy_bonus(make_model(), 0.0, "actions")).get_trace(make_episodes())
     assert "usage_entropy" not in trace.nodes
 
 
 def test_entropy_bonus_is_differentiable_through_the_exact_posterior():
     model = make_model("uniform")
-    trace = poutine.trace(entropy_bonus(collapse(model), 1.0)).get_trace(make_episodes())
+    trace = poutine.trace(entropy_bonus(collapse(model), 1.0, "actions")).get_trace(make_episodes())
     trace.compute_log_prob()
     grads = torch.autograd.grad(trace.nodes["usage_entropy"]["log_prob_sum"], list(model.policy.parameters()))
     assert all(grad.isfinite().all() and (grad != 0).any() for grad in grads)
@@ -80,7 +80,7 @@ def test_entropy_bonus_is_differentiable_through_the_exact_posterior():
 
 def test_observer_counts_what_the_paper_counts_and_changes_nothing():
     episodes, model = make_episodes(), make_model("uniform")
-    observer = ObserveMessenger()
+    observer = ObserveMessenger("actions")
     torch.manual_seed(0)
     plain = poutine.trace(model).get_trace(episodes).nodes["path"]["value"]
     torch.manual_seed(0)
@@ -104,7 +104,7 @@ def test_observer_over_minibatches_equals_observer_over_all():
     episodes, model = make_episodes(7), make_model("uniform")
     usages = []
     for size in (2, 7):
-        observer = ObserveMessenger()
+        observer = ObserveMessenger("actions")
         with torch.no_grad(), observer:
             for batch in episodes.minibatches(size):
                 collapse(model)(batch)

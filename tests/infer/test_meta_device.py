@@ -24,7 +24,7 @@ def no_validation():
 def objective(method, episodes):
     """Log joint and log guide of one trace, with every handler of the training loop."""
     guide = TemperMessenger(0.5)(method.guide)
-    model = EntropyMessenger(1.0)(collapse(method.model, method.guide.collapses))
+    model = EntropyMessenger(1.0, "actions")(collapse(method.model, method.guide.collapses))
     with pyro.get_param_store().scope():
         guide_trace = poutine.trace(guide).get_trace(episodes)
         model_trace = poutine.trace(poutine.replay(model, guide_trace)).get_trace(episodes)

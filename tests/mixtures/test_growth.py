@@ -85,7 +85,7 @@ def test_refused_moves_leave_everything_identical():
     event = trainer.observe_and_grow()
     assert [move.kind for move in event.moves] == ["birth"] and not event.moves[0].verdict.accepted
     merge = BoundMerge(model.components, least_overlap=-1.0)
-    scene = Scene([model, guide], event.usage, guide.weights.mean_log_weights().detach(), model, rows, site="rows")
+    scene = Scene([model, guide], event.usage, "rows", guide.weights.mean_log_weights().detach(), model, rows)
     assert not any(move.verdict.accepted for move in merge(scene, trainer.optimizer))
     assert all(torch.equal(one, other) for one, other in zip(before, everything(trainer), strict=True))
 

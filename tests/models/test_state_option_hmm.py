@@ -131,7 +131,7 @@ class Always:
 def test_model_trains_grows_and_explains():
     model, guide = make(1)
     data = make_episodes(20)
-    growth = GrowthMessenger([model, guide], Always(), DataBirth(steps=2), every=1)
+    growth = GrowthMessenger([model, guide], Always(), DataBirth(steps=2), every=1, site="actions")
     Trainer(model, guide, data, TrainConfig(progress=False), growth).run(2)
     assert model.num_options == guide.weights.num_components == model.tilt.num_components == 3
     with pyro.get_param_store().scope():

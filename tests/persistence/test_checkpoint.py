@@ -21,7 +21,7 @@ from pyro_options.infer import Constant, TrainConfig, Trainer, set_seed
 from pyro_options.models import StateOptionHMM
 from pyro_options.options import CategoricalPolicy, Termination
 from pyro_options.persistence import Checkpoint
-from pyro_options.persistence.checkpoint import FORMAT, plain
+from pyro_options.persistence.checkpoint import plain
 from pyro_options.persistence.serialization import random_state, set_random_state
 from pyro_options.persistence.storage import Format, previous_of
 
@@ -149,7 +149,7 @@ def test_what_is_about_the_run_must_be_the_same(tmp_path):
 def test_an_unfinished_training_and_a_foreign_file_are_not_overwritten(tmp_path):
     path = tmp_path / "run.safetensors"
     run_until(make_trainer(checkpoint=Checkpoint(path, every_steps=1)), 5)
-    with pytest.raises(InputError, match="no unfinished training but got one of 5 steps"):
+    with pytest.raises(InputError, match="no unfinished run but got one of 5 steps"):
         make_trainer(checkpoint=path)
     make_trainer(checkpoint=Checkpoint(path, resume=True)).run()
     make_trainer(checkpoint=path)  # what is finished may go
@@ -164,9 +164,11 @@ def test_an_unfinished_training_and_a_foreign_file_are_not_overwritten(tmp_path)
 def test_a_newer_version_is_refused(tmp_path):
     path = tmp_path / "run.safetensors"
     make_trainer(checkpoint=path, epochs=1).run()
-    config, tensors = FORMAT.read(path)
-    Format(FORMAT.name, FORMAT.version + 1, "the future").write(path, config, tensors)
-    with pytest.raises(FileError, match=f"version {FORMAT.version} of it but got '{FORMAT.version + 1}'"):
+    config, tensors = Trainer.FORMAT.read(path)
+    Format(Trainer.FORMAT.name, Trainer.FORMAT.version + 1, "the future").write(path, config, tensors)
+    with pytest.raises(
+        FileError, match=f"version {Trainer.FORMAT.version} of it but got '{Trainer.FORMAT.version + 1}'"
+    ):
         make_trainer(checkpoint=Checkpoint(path, resume=True), epochs=1)
 
 
@@ -174,9 +176,9 @@ def test_a_newer_version_is_refused(tmp_path):
 def test_a_file_that_lacks_something_is_refused(missing, tmp_path):
     path = tmp_path / "run.safetensors"
     make_trainer(checkpoint=path, epochs=1).run()
-    config, tensors = FORMAT.read(path)
+    config, tensors = Trainer.FORMAT.read(path)
     del config["state"][missing]
-    FORMAT.write(path, config, tensors)
+    Trainer.FORMAT.write(path, config, tensors)
     with pytest.raises(FileError, match=missing):
         make_trainer(checkpoint=Checkpoint(path, resume=True), epochs=1)
 
@@ -186,7 +188,7 @@ def test_settings_become_plain_and_files_hold_no_code(tmp_path):
     assert described == {"a": {"type": "Constant", "value": 1.0}, "b": [1, None], "c": "make_model"}
     path = tmp_path / "run.safetensors"
     make_trainer(checkpoint=path, epochs=1).run()
-    config, _ = FORMAT.read(path)
+    config, _ = Trainer.FORMAT.read(path)
     assert json.loads(json.dumps(config)) == config
     assert b"pickle" not in path.read_bytes()
 
@@ -242,7 +244,7 @@ def test_options_that_depend_on_the_state_resume(tmp_path):
         model = StateOptionHMM(CategoricalPolicy(3, 2, 4), Termination(3, 2), 3)
         config = TrainConfig(epochs=2, batch_size=8, progress=False, device="cpu")
         guide = Exact(GrowableGEM(2))
-        growth = GrowthMessenger([model, guide], UsageRule(0.1), every=2)
+        growth = GrowthMessenger([model, guide], UsageRule(0.1), every=2, site="actions")
         return Trainer(model, guide, DATA, config, growth, checkpoint=checkpoint)
 
     path = tmp_path / "run.safetensors"

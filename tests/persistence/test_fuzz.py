@@ -17,7 +17,6 @@ from pyro_options.discovery import build, discover
 from pyro_options.errors import FileError, PyroOptionsError
 from pyro_options.infer import TrainConfig, Trainer, set_seed
 from pyro_options.persistence import Checkpoint
-from pyro_options.persistence.checkpoint import FORMAT, capture, restore
 from pyro_options.skills import Skills
 
 DATA = make_episodes(8)
@@ -43,10 +42,10 @@ def content(kind, value):
 
 
 def read_checkpoint(path):
-    config, tensors = FORMAT.read(path)
+    config, tensors = Trainer.FORMAT.read(path)
     trainer = make_trainer()
-    restore(trainer, config["state"], tensors)
-    return capture(trainer)
+    trainer.restore(config["state"], tensors)
+    return trainer.capture()
 
 
 READERS = {"checkpoint": read_checkpoint, "skills": Skills.load, "trajectories": Trajectories.load, "npz": from_npz}
@@ -195,9 +194,9 @@ def test_members_with_paths_write_nothing_anywhere(tmp_path):
 def test_checkpoints_with_a_right_checksum_and_wrong_content_are_refused(change, originals, tmp_path):
     path = tmp_path / "run"
     path.write_bytes(originals["checkpoint"])
-    config, tensors = FORMAT.read(path)
+    config, tensors = Trainer.FORMAT.read(path)
     change(config)
-    FORMAT.write(path, config, tensors)
+    Trainer.FORMAT.write(path, config, tensors)
     with pytest.raises(FileError, match="run: "):
         make_trainer(Checkpoint(path, resume=True))
 
@@ -207,13 +206,18 @@ def test_a_header_that_nests_too_deep_is_refused(tmp_path):
     from pyro_options.persistence.storage import checksum
 
     tensors = {"x": torch.zeros(1)}
-    meta = {"format": FORMAT.name, "version": str(FORMAT.version), "config": deep, "checksum": checksum(deep, tensors)}
+    meta = {
+        "format": Trainer.FORMAT.name,
+        "version": str(Trainer.FORMAT.version),
+        "config": deep,
+        "checksum": checksum(deep, tensors),
+    }
     save_file(tensors, tmp_path / "deep", meta)
     with pytest.raises(FileError, match="RecursionError"):
-        FORMAT.read(tmp_path / "deep")
+        Trainer.FORMAT.read(tmp_path / "deep")
 
 
 def test_files_beyond_the_limit_are_refused(tmp_path, originals):
     (tmp_path / "run").write_bytes(originals["checkpoint"])
     with pytest.raises(FileError, match="at most 100 bytes"):
-        FORMAT.read(tmp_path / "run", max_bytes=100)
+        Trainer.FORMAT.read(tmp_path / "run", max_bytes=100)

@@ -219,7 +219,7 @@ def test_ctrl_c_ends_the_part_and_says_how_to_go_on(whole, tmp_path):
             return True
 
     path = tmp_path / "agent"
-    with pytest.raises(Interrupted, match=r"Stopped after 128 of 256 decisions.*--resume"):
+    with pytest.raises(Interrupted, match=r"Stopped: 128 of 256 decisions are done.*--resume"):
         learning(path, make_callback=Nervous).run(STEPS)
     assert parameters(learning(path).run(STEPS)[0]) == parameters(whole[0])
 
@@ -245,7 +245,7 @@ def test_ctrl_c_that_ends_processes_of_environments_goes_on_from_the_last_part(w
     path = tmp_path / "agent"
     with pytest.raises(BrokenPipeError):
         learning(path, make_callback=Unpressed).run(STEPS)
-    with pytest.raises(Interrupted, match=r"Stopped after 64 of 256 decisions"):
+    with pytest.raises(Interrupted, match=r"Stopped: 64 of 256 decisions"):
         learning(path, make_callback=Broken).run(STEPS)
     assert parameters(learning(path).run(STEPS)[0]) == parameters(whole[0])
 

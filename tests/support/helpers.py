@@ -119,12 +119,12 @@ def make_model(prior="gem", num_options=3, state_dim=3, num_actions=4):
 
 def scene(model, guide, episodes, **given):
     """What moves and their judges see of a model, a guide and some episodes."""
-    observer = ObserveMessenger()
+    observer = ObserveMessenger("actions")
     with torch.no_grad(), observer:
         trace = poutine.trace(guide).get_trace(episodes)
         poutine.replay(collapse(model, guide.collapses), trace)(episodes)
     weights = guide.weights.mean_log_weights().detach()
-    return Scene([model, guide], observer.usage(), weights, collapse(model), episodes, **given)
+    return Scene([model, guide], observer.usage(), "actions", weights, collapse(model), episodes, **given)
 
 
 def two_kinds(num_episodes=60):
