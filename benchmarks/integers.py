@@ -20,7 +20,7 @@ import tyro
 from torch import Tensor
 
 from pyro_options.data import Integers, Trajectories, integer_sequences
-from pyro_options.discovery import SEGMENT_PRESETS, Method, build, discover
+from pyro_options.discovery import PRESETS, Method, build, discover
 from pyro_options.experiments import run_grid
 from pyro_options.infer import Constant, TrainConfig, Trainer, best_start, restart_seed, set_seed
 from pyro_options.skills import Skills, boundaries, boundary_scores, to_skills
@@ -77,7 +77,7 @@ def train_compile(data: Trajectories, epochs: int, restarts: int, beginning: int
 
     def begin(number: int) -> Trainer:
         set_seed(restart_seed(seed, number))
-        method = build("compile", data, num_options=NUM_SYMBOLS, **SEGMENT_PRESETS["integers"])
+        method = build("compile", data, num_options=NUM_SYMBOLS, **PRESETS["compile-integers"])
         return Trainer(method.model, method.guide, data, config)
 
     trainer = best_start(begin, restarts, beginning)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pyro_options.data import Trajectories
-from pyro_options.discovery import MethodConfig, assemble
+from pyro_options.discovery import build
 from pyro_options.infer import TrainConfig, Trainer
 
 BITS = 1024
@@ -54,9 +54,8 @@ def floor(shape: Shape, batch: Trajectories) -> Callable[[], None]:
 def trainer(guide: str, shape: Shape, batch: Trajectories, grows: bool = False) -> Trainer:
     """A method of the library in the paper's Atari setting: linear heads, an LSTM of 32 units in the encoder."""
     K = shape.options
-    options = {"num_options": None if grows else K, "initial_options": K}
-    config = MethodConfig(guide, **options, hidden=(), skip_constant=shape.varying < BITS)
-    method = assemble(batch, config)
+    options = {"num_options": None if grows else K, "initial_options": K, "rule": "evidence"}
+    method = build(None, batch, guide=guide, **options, skip_constant=shape.varying < BITS)
     config = TrainConfig(learning_rate=1e-3, progress=False, device="cpu")
     return Trainer(method.model, method.guide, batch, config)
 

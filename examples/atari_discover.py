@@ -63,15 +63,15 @@ class Args:
     """posterior over paths"""
     num_options: int | None = None
     """fix K instead of growing it"""
-    initial_options: int = 0
+    initial_options: int | None = None
     """to grow from; by default what goes with the rule"""
     max_options: int = 32
     rule: Literal["trial", "evidence", "usage", "posterior-usage"] | None = None
     """when to grow: trial judges options after they have trained, evidence at birth; usage is the paper's; by default
     what goes with the guide"""
-    birth: str = ""
+    birth: str | None = None
     """how an option starts; by default what goes with the rule"""
-    check_every: int = 0
+    check_every: int | None = None
     """updates between growth checks; by default a sixth of all"""
     termination_cost: float = 0.0
     """nats for each termination: more makes options longer"""
@@ -254,8 +254,8 @@ def main(args: Args) -> dict:
     args.out.mkdir(parents=True, exist_ok=True)
     data, held = load(args).split(args.held_out, args.seed)
     print(f"train on {data}\nbudget   {Budget()}")
-    growth = {"initial_options": args.initial_options, "max_options": args.max_options, "birth": args.birth}
-    growth |= {"check_every": args.check_every} | ({} if args.rule is None else {"rule": args.rule})
+    names = ("rule", "birth", "check_every", "initial_options", "max_options")
+    growth = {name: getattr(args, name) for name in names}
     skills = train(
         args,
         data,

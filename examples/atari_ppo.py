@@ -34,7 +34,8 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 from studies.learning import figure, final_return, page, thinned, whole_rounds
 
-from pyro_options.discovery import METHODS, SEGMENT_PRESETS, discover
+from pyro_options.discovery import METHODS, discover
+from pyro_options.discovery import PRESETS as METHOD_PRESETS
 from pyro_options.envs import EXPERTS, SkillWrapper, atari_demonstrations, make_atari, ram
 from pyro_options.errors import check, choice
 from pyro_options.experiments import read_runs, run_grid
@@ -123,7 +124,7 @@ def _check_arm(arm: str) -> None:
     check(whole, f"{name} without {IMITATION}, as its skills have no terminations,", repr(arm))
     fixed = method.get("num_options")
     check(not (at and fixed), f"{name} without @K, which has {fixed} option,", repr(arm))
-    needs = method.get("uniform", False) and not fixed
+    needs = method.get("prior") == "uniform" and not fixed
     check(bool(at) or not needs, f"{name}@K, as it does not find K by itself,", repr(arm), f"Pass {name}@8, say.")
 
 
@@ -216,7 +217,7 @@ def find_skills(
     name, _, count = parts(arm)
     config: dict[str, Any] = {"num_options": int(count)} if count else {}
     if METHODS[name]["guide"] == "segments":
-        config |= SEGMENT_PRESETS["atari"]
+        config |= METHOD_PRESETS["compile-atari"]
     else:
         config["termination_cost"] = setup.termination_cost
     if "hidden" not in METHODS[name]:

@@ -82,7 +82,7 @@ def arms(method: str, num_options: Sequence[int], fixed: bool = True) -> list[in
     settings = METHODS[method]
     if "num_options" in settings:
         return [None]
-    if settings.get("uniform"):
+    if settings.get("prior") == "uniform":
         return [*num_options]
     return [None, *(num_options if fixed else ())]
 

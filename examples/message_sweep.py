@@ -1,6 +1,6 @@
 """How often does each guide solve the message task? Seeds × vocabulary sizes × guides, in local processes.
 
-Every run is one call of ``examples/toy_message.py`` with its defaults, or with one thing changed (``--variants``).
+Every run is one of ``examples/toy_message.py``, with its defaults or with one thing changed (``--variants``).
 Finished runs are kept in ``--out``, so the sweep resumes where it stopped. The committed results come from::
 
     python examples/message_sweep.py
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-import toy_message
 import tyro
+from studies.message_run import MessageRun
 
 from pyro_options import viz
 from pyro_options.experiments import run_grid
 
-#: what a variant changes of the defaults of ``toy_message.py``
+#: what a variant changes of the defaults of :class:`MessageRun`
 USAGE = {"rule": "usage", "epochs": 300}  # the paper's rule, with split births
 VARIANTS: dict[str, dict] = {
     "default": {},
@@ -62,8 +62,8 @@ class Args:
 
 def run(variant: str, guide: str, num_messages: int, seed: int, **more) -> dict:
     """One run, as ``toy_message.py`` does it."""
-    given = {"num_messages": num_messages, "guide": guide, "seed": seed, "progress": False}
-    return toy_message.train(toy_message.Args(**given | VARIANTS[variant] | more))[1]
+    given = {"num_messages": num_messages, "guide": guide, "seed": seed}
+    return MessageRun(**given | VARIANTS[variant] | more).run()[1]
 
 
 def entry(variant: str, guide: str, num_messages: int, seed: int, epochs: int | None = None) -> dict[str, dict]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pyro_options.data import Trajectories, integer_sequences, synthetic_options
-from pyro_options.discovery import SEGMENT_PRESETS
+from pyro_options.discovery import PRESETS
 from pyro_options.envs import atari_demonstrations, load_atari, message_demonstrations
 
 
@@ -145,8 +145,8 @@ SEGMENTS = {
     "message": {"num_segments": 2, "segment_length": 5.0},
     "synthetic": {"num_segments": 10, "segment_length": 10.0}
     | {"lstm_size": 16, "encoder_hidden": (16, 16), "epochs": 40},
-    "integers": SEGMENT_PRESETS["integers"] | {"epochs": 80, "batch_size": 64, "learning_rate": 1e-2},
-    "breakout": SEGMENT_PRESETS["atari"],
+    "integers": PRESETS["compile-integers"] | {"epochs": 80, "batch_size": 64, "learning_rate": 1e-2},
+    "breakout": PRESETS["compile-atari"],
 }
 
 

@@ -1,40 +1,35 @@
-from .assembly import WIDE, Method, assemble, build, varying_inputs
-from .config import (
-    BIRTHS,
-    GROWTH_DEFAULTS,
-    GUIDES,
-    METHODS,
-    REMOVALS,
-    RULES,
-    SEGMENT_PRESETS,
-    TRAIN_DEFAULTS,
-    GrowthDefaults,
-    MethodConfig,
-    TrainDefaults,
-    named_config,
-)
-from .run import Budget, discover, options_in_use, skills_of
+from .assembly import CHECKS, Method, Plan, assemble, build, make_plan
+from .budget import Budget, varying_inputs
+from .config import DEFAULT_METHOD, METHODS, PRESETS, MethodConfig, method_config
+from .growth import BIRTHS, GROWTH_DEFAULTS, REMOVALS, RULES, Growth
+from .registry import GUIDES, MODELS, WIDE, GuideEntry, Pieces
+from .run import discover, found_skills, options_in_use
 
 __all__ = [
     "BIRTHS",
+    "CHECKS",
+    "DEFAULT_METHOD",
     "GROWTH_DEFAULTS",
     "GUIDES",
     "METHODS",
+    "MODELS",
+    "PRESETS",
     "REMOVALS",
     "RULES",
-    "SEGMENT_PRESETS",
-    "TRAIN_DEFAULTS",
     "WIDE",
     "Budget",
-    "GrowthDefaults",
+    "Growth",
+    "GuideEntry",
     "Method",
     "MethodConfig",
-    "TrainDefaults",
+    "Pieces",
+    "Plan",
     "assemble",
     "build",
     "discover",
-    "named_config",
+    "found_skills",
+    "make_plan",
+    "method_config",
     "options_in_use",
-    "skills_of",
     "varying_inputs",
 ]

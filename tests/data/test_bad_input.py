@@ -5,7 +5,7 @@ import torch
 from support.helpers import make_episodes, make_model
 
 from pyro_options.data import Trajectories
-from pyro_options.discovery import MethodConfig, build
+from pyro_options.discovery import Growth, MethodConfig, build
 from pyro_options.envs import MessageEnv, message_demonstrations
 from pyro_options.growth import DataBirth, EvidenceRule, SplitBirth, UsageRule, grow, permute, prune, resize
 from pyro_options.guides import Exact, weights_guide
@@ -97,10 +97,10 @@ def with_nan(tensor, index):
         (lambda: TrainConfig(learning_rate=0.0), "learning_rate > 0"),
         (lambda: set_seed(-1), "a seed"),
         (lambda: MethodConfig(guide="mcmc"), "guide to be one of exact, relaxed"),
-        (lambda: MethodConfig(rule="magic"), "rule to be one of"),
-        (lambda: MethodConfig(birth="magic"), "birth to be one of"),
+        (lambda: Growth(rule="magic"), "rule to be one of"),
+        (lambda: Growth(birth="magic"), "birth to be one of"),
         (lambda: MethodConfig(num_options=0), "num_options >= 1"),
-        (lambda: MethodConfig(uniform=True), "Uniform weights cannot grow"),
+        (lambda: MethodConfig(prior="uniform"), "Uniform weights cannot grow"),
         (lambda: build("dads", make_episodes()), "method to be one of"),
         (lambda: build("options", make_episodes().without_actions()), "demonstrations with actions"),
         (lambda: MessageEnv(1), "num_messages >= 2"),

@@ -3,7 +3,7 @@
 import pytest
 
 from pyro_options.data import synthetic_options
-from pyro_options.discovery import MethodConfig, assemble
+from pyro_options.discovery import build
 from pyro_options.infer import TrainConfig, Trainer, set_seed
 from pyro_options.skills import label_scores, to_skills
 
@@ -15,7 +15,7 @@ def test_five_of_eight_options_are_used_and_are_the_true_ones(num_actions):
     truth = synthetic_options(num_episodes=240, num_actions=num_actions)
     train, held = truth.trajectories[:200], truth.trajectories[200:]
     set_seed(0)
-    method = assemble(train, MethodConfig(guide="exact", hidden=(), num_options=8))
+    method = build("options-exact", train, num_options=8)
     config = TrainConfig(epochs=40, batch_size=64, learning_rate=3e-2, device="cpu", progress=False)
     Trainer(method.model, method.guide, train, config).run()
     found = to_skills(method.model, method.guide).segment(held)

@@ -12,9 +12,9 @@ from support.helpers import GROWING, make_episodes, told
 
 import pyro_options
 from pyro_options.data import Trajectories, synthetic_options
-from pyro_options.discovery import METHODS, Budget, build, discover
+from pyro_options.discovery import METHODS, Budget, assembly, build, discover
 from pyro_options.discovery import run as discovery
-from pyro_options.discovery.run import active_inputs, method_config, varying_size
+from pyro_options.discovery.budget import active_inputs, varying_size
 from pyro_options.errors import InputError
 from pyro_options.infer import TrainConfig
 from pyro_options.skills import Skills, label_scores
@@ -44,9 +44,9 @@ def test_every_method_gives_skills_that_tell_how_they_were_made(method, continuo
     assert made["episodes"] == {"train": 12, "held_out": 4}
     assert set(made["log_likelihood"]) == {"train", "held_out"}
     assert all(np.isfinite(list(made["log_likelihood"].values())))
-    first = made["method"]["num_options"] or made["method"]["initial_options"]
+    first = made["method"]["num_options"] or made["method"]["growth"]["initial_options"]
     assert len(made["history"]["elbo"]) == 3 and made["history"]["num_options"][0] == first
-    assert made["method"]["name"] == method and made["method"]["hidden"] == METHODS[method].get("hidden", ())
+    assert made["method"]["name"] == method and made["method"]["hidden"] == [*METHODS[method].get("hidden", ())]
     assert made["train"]["seed"] == 3 and made["train"]["epochs"] == 3
     moves = [move for event in made["growth"] for move in event["moves"] if move["accepted"]]
     assert bool(made["growth"]) == (method in GROWING)
@@ -156,28 +156,6 @@ def test_the_learning_rate_does_not_depend_on_the_unit():
     assert with_constants == pytest.approx(sizes[0], rel=1e-4)
 
 
-def test_method_config_keeps_what_the_name_fixes():
-    assert method_config("bc", num_options=1).num_options == method_config("bc", num_options=None).num_options == 1
-    assert method_config("bc-deep", hidden=[64, 64]).hidden == (64, 64)
-    assert method_config("options-exact", hidden=(3,)).hidden == (3,)
-
-
-@pytest.mark.parametrize(
-    "method, config",
-    [
-        ("bc", {"num_options": 3}),
-        ("options-exact", {"guide": "relaxed"}),
-        ("bc-deep", {"hidden": (4,)}),
-        ("ddo", {"num_options": 2, "uniform": False}),
-    ],
-)
-def test_what_contradicts_the_name_is_refused(method, config):
-    name = [*config][-1]
-    for call in (lambda: method_config(method, **config), lambda: build(method, make_episodes(), **config)):
-        with pytest.raises(InputError, match=rf"Expected {name} = .* '{method}' has it, but got .*Leave {name} out"):
-            call()
-
-
 def test_unknown_settings_are_named_with_the_known():
     with pytest.raises(InputError, match=r"one of .*epochs.*num_options.* but got 'epoch'"):
         discover(make_episodes(8), epoch=3)
@@ -229,24 +207,10 @@ def test_the_budget_is_scaled_without_rounding():
     assert active_inputs(data) == float((sizes.sum(-1).square() / sizes.square().sum(-1)).mean())
 
 
-def test_every_guide_grows_by_the_rule_that_suits_it_unless_told_otherwise():
-    assert method_config("options-exact").rule == "trial"
-    assert {method_config(name).rule for name in ("options", "options-straight-through", "compile-np")} == {"evidence"}
-    assert method_config("options-exact", rule="usage").rule == method_config("options", rule="usage").rule == "usage"
-
-
-def test_how_k_grows_follows_the_guide_unless_told():
-    exact, relaxed = method_config("options-exact"), method_config("options")
-    assert (exact.rule, exact.initial_options, relaxed.rule, relaxed.initial_options) == ("trial", 16, "evidence", 1)
-    assert method_config("options-exact", max_options=3).initial_options == 3
-    assert method_config("options-exact", rule="usage").initial_options == 1
-    assert method_config("options", rule="trial", initial_options=2).initial_options == 2
-
-
 def test_growth_gets_as_many_updates_as_a_fixed_k(monkeypatch):
     """Also where half of the episodes are kept to judge by."""
     monkeypatch.setattr(
-        discovery, "Budget", partial(Budget, batch_steps=10, min_batches=1, updates=20, updates_per_input=0)
+        assembly, "Budget", partial(Budget, batch_steps=10, min_batches=1, updates=20, updates_per_input=0)
     )
     told = {"validation": 0.5, "progress": False, "device": "cpu"}
     data = Trajectories(torch.randn(20, 5, 3), torch.arange(100).view(20, 5) % 2, num_actions=2)

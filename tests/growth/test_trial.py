@@ -6,7 +6,7 @@ from support.helpers import make_episodes, scene, speakers, two_kinds
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories
-from pyro_options.discovery import MethodConfig, assemble
+from pyro_options.discovery import MethodConfig, build
 from pyro_options.growth import Never, Newborns, Prune, SplitBirth, TrialRule, Usage, grow
 from pyro_options.handlers import GrowthMessenger, collapse
 from pyro_options.infer import TrainConfig, Trainer
@@ -88,7 +88,7 @@ def test_held_out_rows_judge():
 
 def test_options_that_start_together_start_even():
     data = make_episodes(16)
-    guides = [assemble(data, MethodConfig("exact", rule=rule, initial_options=4)).guide for rule in ("trial", "usage")]
+    guides = [build("options-exact", data, rule=rule, initial_options=4).guide for rule in ("trial", "usage")]
     even, sticks = (guide.weights.mean_log_weights().exp() for guide in guides)
     assert_close(even, even[:1].expand(4), atol=1e-4, rtol=0)
     assert_close(sticks, torch.tensor([1 / 2, 1 / 4, 1 / 8, 1 / 16]), atol=1e-4, rtol=0)
@@ -97,7 +97,7 @@ def test_options_that_start_together_start_even():
 @pytest.mark.parametrize("config", [{"alpha_prior": (2.0, 1.0)}, {"discount": 0.3}])
 def test_priors_of_the_weights_can_be_chosen_by_name(config):
     data = make_episodes(16)
-    method = assemble(data, MethodConfig("exact", hidden=(8,), rule="trial", check_every=2, patience=1, **config))
+    method = build("options-exact", data, hidden=(8,), rule="trial", check_every=2, patience=1, **config)
     trainer = Trainer(method.model, method.guide, data, TrainConfig(batch_size=8, progress=False), method.growth)
     trainer.run(3)
     assert all(torch.tensor(trainer.history.elbo).isfinite()) and trainer.history.growth_epochs

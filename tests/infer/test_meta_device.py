@@ -54,7 +54,7 @@ def _exit_without_value(self, *args):
 @pytest.mark.parametrize("name", ["options", "options-exact", "options-point", "compile-np"])
 def test_growth_runs_on_the_meta_device(name):
     episodes = make_episodes(6)
-    method = build(name, episodes, hidden=(8,))
+    method = build(name, episodes, hidden=(8,), rule="evidence")
     modules = [method.model.to("meta"), method.guide.to("meta")]
     optimizer = torch.optim.Adam([p for m in modules for p in m.parameters()])
     for move in (lambda: grow(modules, 2, optimizer), lambda: permute(modules, [2, 0, 1]), lambda: prune(modules, [1])):

@@ -17,7 +17,7 @@ def continuous_episodes(num_episodes=16):
 
 def train(name, data, epochs=3, seed=0, **config):
     torch.manual_seed(seed)
-    settings = {"check_every": 2} | told(name) | config
+    settings = {"check_every": 2, "rule": "evidence"} | told(name) | config
     if name != "bc-deep":
         settings["hidden"] = (8,)
     method = build(name, data, **settings)

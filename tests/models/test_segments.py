@@ -14,7 +14,7 @@ from support.helpers import make_episodes, two_kinds
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories, integer_sequences
-from pyro_options.discovery import SEGMENT_PRESETS, build, discover
+from pyro_options.discovery import PRESETS, build, discover
 from pyro_options.envs import SkillWrapper
 from pyro_options.growth import grow
 from pyro_options.handlers import collapse, temper
@@ -168,7 +168,7 @@ def test_its_skills_segment_save_describe_and_run(tmp_path):
 
 def test_the_presets_are_the_papers():
     data = make_episodes(8)
-    both = build("compile-np", data, **SEGMENT_PRESETS["atari"])
+    both = build("compile-np", data, **PRESETS["compile-atari"])
     assert both.model.segments.count == 7 and both.model.max_duration == 15
 
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories
-from pyro_options.discovery import MethodConfig, assemble
+from pyro_options.discovery import MethodConfig, build
 from pyro_options.infer import TrainConfig, Trainer
 from pyro_options.nn import StateEmbedding, VaryingInputs, shared_product
 from pyro_options.options import CategoricalPolicy, Termination
@@ -71,7 +71,7 @@ def test_ends_with_an_error_inside():
 def test_wide_states_are_embedded_and_every_parameter_learns(skip_constant):
     states = torch.randint(2, (10, 6, 80)).float()
     data = Trajectories(states, states[..., 1].long(), num_actions=2)
-    method = assemble(data, MethodConfig("relaxed", num_options=2, hidden=(), skip_constant=skip_constant))
+    method = build("options", data, num_options=2, skip_constant=skip_constant)
     assert method.guide.encoder.inputs.out_features == 12
     assert method.guide.encoder.lstm.input_size == 12 + 2
     trainer = Trainer(method.model, method.guide, data, TrainConfig(epochs=1, progress=False, device="cpu"))
@@ -82,7 +82,7 @@ def test_wide_states_are_embedded_and_every_parameter_learns(skip_constant):
 
 def test_embedding_is_off_for_the_paper():
     data = Trajectories(torch.randn(4, 6, 80), torch.randint(2, (4, 6)))
-    assert assemble(data, MethodConfig("relaxed", embedding=0)).guide.encoder.lstm.input_size == 80 + 2
+    assert build("options", data, embedding=0, skip_constant=False).guide.encoder.lstm.input_size == 80 + 2
 
 
 @pytest.mark.parametrize("units", [0, -1])

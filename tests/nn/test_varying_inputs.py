@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories, unpack_bits
-from pyro_options.discovery import MethodConfig, assemble
+from pyro_options.discovery import build
 from pyro_options.infer import TrainConfig, Trainer
 from pyro_options.nn import VaryingInputs
 
@@ -36,7 +36,7 @@ def test_refuses_bad_entries(index):
 @pytest.mark.parametrize("guide", ["exact", "relaxed"])
 def test_training_learns_and_new_states_with_other_constants_are_read_as_known_ones(guide, hidden):
     data = bits()
-    method = assemble(data, MethodConfig(guide, num_options=2, hidden=hidden, skip_constant=True))
+    method = build(None, data, guide=guide, num_options=2, hidden=hidden)
     config = TrainConfig(epochs=30, learning_rate=0.05, batch_size=10, progress=False, device="cpu")
     history = Trainer(method.model, method.guide, data, config).run()
     assert history.elbo[-1] > history.elbo[0]

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as arrays
 from support.helpers import make_episodes, make_model
 
 from pyro_options.data import Trajectories, pack_bits, synthetic_options, unpack_bits
-from pyro_options.discovery import METHODS, MethodConfig, discover
+from pyro_options.discovery import METHODS, discover, method_config
 from pyro_options.distributions import LogitKumaraswamy, log_stick_breaking
 from pyro_options.envs import MessageEnv, SkillWrapper, message_demonstrations
 from pyro_options.errors import InputError
@@ -136,14 +136,15 @@ def test_train_settings_are_usable_or_refused(values):
         assert 0 < config.learning_rate < math.inf and 0 < config.clip_norm < math.inf
 
 
-METHOD_NUMBERS = "num_options initial_options max_options alpha discount termination_cost delta check_every patience "
-METHOD_NUMBERS += "birth_learning_rate lstm_size"
+METHOD_NUMBERS = (
+    "num_options initial_options max_options alpha discount termination_cost check_every patience lstm_size"
+)
 
 
 @given(st.dictionaries(st.sampled_from(METHOD_NUMBERS.split()), NUMBERS), st.sampled_from(sorted(METHODS)))
 def test_method_settings_are_usable_or_refused(values, name):
     with suppress(InputError):
-        config = MethodConfig(**values | METHODS[name])
+        config = method_config(name, **{key: value for key, value in values.items() if key not in METHODS[name]})
         assert config.num_options is None or type(config.num_options) is int
         assert math.isfinite(config.termination_cost) and math.isfinite(config.alpha)
 

@@ -8,7 +8,7 @@ from support.helpers import enumerate_paths, make_episodes, make_model, mask_of,
 from torch.testing import assert_close
 
 from pyro_options.data import synthetic_options
-from pyro_options.discovery import MethodConfig, assemble
+from pyro_options.discovery import build
 from pyro_options.handlers import collapse
 from pyro_options.infer import TrainConfig, Trainer, set_seed
 from pyro_options.models import OptionHMM
@@ -98,7 +98,7 @@ def test_a_model_without_cost_is_the_papers_and_one_with_it_pays(collapsed):
 
 def segment_length(data, cost):
     set_seed(0)
-    method = assemble(data, MethodConfig(guide="exact", hidden=(), num_options=3, termination_cost=cost))
+    method = build(None, data, num_options=3, termination_cost=cost)
     train = TrainConfig(epochs=20, batch_size=16, learning_rate=6e-2, device="cpu", progress=False)
     Trainer(method.model, method.guide, data, train).run()
     weights = method.guide.weights.mean_log_weights()

@@ -124,7 +124,7 @@ def test_a_failed_write_leaves_the_last_good_one_and_no_litter(tmp_path, monkeyp
         ({"temperature": Constant(0.5)}, "train temperature"),
         ({"data": make_episodes(24, seed=1)}, "the same data"),
         ({"method": {"check_every": 4}}, "growth every = 3 but got 4"),
-        ({"method": {"delta": 0.2}}, "growth rule"),
+        ({"method": {"rule": UsageRule(0.2)}}, "growth rule"),
         ({"method": {"hidden": (4,)}}, r"of shape \(4, 3\)|shape"),
         ({"method": {"hidden": ()}}, "the parameters of this model and guide"),
         ({"name": "options"}, "the parameters of this model and guide"),

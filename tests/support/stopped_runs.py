@@ -16,7 +16,7 @@ DATA = make_episodes(24)
 def make_trainer(name="options-exact", checkpoint=None, data=DATA, epochs=4, method=None, **train):
     set_seed(0)
     given = {"hidden": (8,), "check_every": 3, "rule": "usage"} | (
-        {"num_options": 3} if METHODS[name].get("uniform") else {}
+        {"num_options": 3} if METHODS[name].get("prior") == "uniform" else {}
     )
     given = {key: value for key, value in given.items() if key not in METHODS[name]}
     parts = build(name, data, **given | (method or {}))

@@ -1,0 +1,125 @@
+"""One run of the message task with everything that an ablation changes."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pyro_options import Skills, discover
+from pyro_options.discovery import GUIDES, PRESETS, Growth
+from pyro_options.envs import final_action_probabilities, message_demonstrations, message_success
+from pyro_options.growth import UsageRule
+from pyro_options.infer import Exponential, TrainConfig
+
+
+@dataclass(frozen=True)
+class MessageRun:
+    """A run, by default as ``toy_message.py`` does it."""
+
+    num_messages: int = 6
+    """size of the vocabulary"""
+    guide: str = "relaxed"
+    """posterior over paths: relaxed, exact, score-function or straight-through"""
+    seed: int = 0
+    """of data, initial values and training"""
+    epochs: int = 100
+    """passes over the demonstrations"""
+    num_options: int | None = None
+    """fix K instead of growing it"""
+    rule: str = "evidence"
+    """when to grow: evidence keeps what explains other data better; usage is the paper's"""
+    delta: float = 0.5
+    """for the usage rules: grow unless some option is used by less than delta / K of the steps"""
+    birth: str | None = None
+    """how an option starts: data, the default, fits the trajectories explained worst; split, the default of the usage
+    rules, copies the most used option; random is the paper's"""
+    removals: tuple[str, ...] | None = None
+    """how an option is removed; by default prune, and not at all with the usage rules"""
+    check_every: int | None = None
+    """optimizer steps between growth checks; by default 40, and 80 for the usage rules"""
+    entropy_weight: float | None = None
+    """of the entropy regularizer at the start; by default 5, and 0 for the exact guide"""
+    entropy_rate: float = 0.995
+    """factor of the entropy weight per epoch; 1 keeps it"""
+    entropy_per: str = "batch"
+    """whose use of options should be even: batch or trajectory"""
+    temperature: float = 1.0
+    """of the relaxation at the start"""
+    temperature_rate: float = 0.995
+    """factor of the temperature per epoch"""
+    independent_heads: bool = False
+    """draw h_t independently of b_t, as the paper's encoder does"""
+    point: bool = False
+    """a point estimate of the weights instead of a posterior"""
+    alpha: float = 1.0
+    """concentration of the prior over weights at the start; it is learned"""
+    learning_rate: float = 5e-3
+    """of the networks"""
+    weights_learning_rate: float = 5e-2
+    """of the posterior over the weights"""
+    num_episodes: int = 1000
+    batch_size: int = 128
+    device: str = "auto"
+    progress: bool = False
+
+    def growth(self) -> Growth:
+        """Rule, birth and removals."""
+        measures = {"usage": "likelihood", "posterior-usage": "posterior"}
+        rule: Any = UsageRule(self.delta, measures[self.rule]) if self.rule in measures else self.rule
+        return Growth(rule, self.birth, self.removals, self.check_every)
+
+    def training(self) -> TrainConfig:
+        """Schedules and rates."""
+        entropy = GUIDES[self.guide].entropy_weight if self.entropy_weight is None else self.entropy_weight
+        return TrainConfig(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            weights_learning_rate=self.weights_learning_rate,
+            temperature=Exponential(self.temperature, self.temperature_rate, floor=0.05),
+            entropy_weight=Exponential(entropy, self.entropy_rate),
+            entropy_per=self.entropy_per,
+        )
+
+    def held_out(self):
+        """Episodes that nothing is trained on."""
+        return message_demonstrations(self.num_messages, 200, self.seed + 10_000)
+
+    def run(self, **saving: Any) -> tuple[Skills, dict[str, Any]]:
+        """Discovers and evaluates.
+
+        :param saving: ``checkpoint`` and ``resume`` of :func:`~pyro_options.discover`
+        """
+        torch.set_num_threads(1)  # a second thread has nothing to do with tensors this small, and waits loudly
+        data = message_demonstrations(self.num_messages, self.num_episodes, self.seed)
+        settings = {key: value for key, value in PRESETS["message"].items() if key != "rule"}
+        settings |= {"num_options": self.num_options, "growth": self.growth(), "train": self.training()}
+        settings |= {"coupled": not self.independent_heads, "point": self.point, "alpha": self.alpha}
+        settings |= {"seed": self.seed, "device": self.device, "progress": self.progress}
+        skills = discover(data, guide=self.guide, **settings, **saving)
+        return skills, self.results(skills)
+
+    def results(self, skills: Skills) -> dict[str, Any]:
+        """What was found, judged on held-out episodes."""
+        made, history = skills.metadata, skills.metadata["history"]
+        success, worst = message_success(final_action_probabilities(skills.policy))
+        found = skills.segment(self.held_out())
+        return {
+            "num_messages": self.num_messages,
+            "guide": self.guide,
+            "seed": self.seed,
+            "num_options": skills.num_options,
+            "used_options": found.used_options,
+            "options_in_use": made["options_in_use"],
+            "success": success,
+            "min_message_probability": worst,
+            "elbo": history["elbo"][-1],
+            "exact_log_likelihood": found.log_likelihood_per_step,
+            "best_possible_log_likelihood": -math.log(self.num_messages) / 5,
+            "epochs": self.epochs,
+            "seconds": made["seconds"],
+            "growth_epochs": history["growth_epochs"],
+            "removal_epochs": history["removal_epochs"],
+            "usage": found.usage().tolist(),
+        }

@@ -1,0 +1,164 @@
+"""A method is model × guide × growth × prior, by name or as objects; its settings are the same wherever it is made."""
+
+import json
+
+import pytest
+import torch
+from pyro.nn import PyroModule
+from support.helpers import make_episodes, told
+
+from pyro_options import discover
+from pyro_options.discovery import METHODS, Growth, MethodConfig, assemble, build, method_config
+from pyro_options.errors import InputError
+from pyro_options.growth import EvidenceRule, Prune, RandomBirth, TrialRule, UsageRule
+from pyro_options.guides import Exact, GrowableGEM
+from pyro_options.handlers import collapse
+from pyro_options.models import GEM, OptionHMM, Uniform
+from pyro_options.options import CategoricalPolicy, Termination
+
+QUICK = {"epochs": 1, "progress": False, "device": "cpu"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_build_and_discover_have_the_same_settings(name):
+    data = make_episodes(12)
+    built = build(name, data, **told(name))
+    skills = discover(data, name, progress=False, device="cpu", epochs=built.train.epochs, **told(name))
+    made = skills.metadata
+    assert made["method"] == json.loads(json.dumps({"name": name} | built.config.to_dict()))
+    same = ("epochs", "batch_size", "learning_rate", "clip_norm", "weights_learning_rate", "entropy_per")
+    assert all(made["train"][key] == getattr(built.train, key) for key in same)
+    growth = built.growth
+    assert (growth is None) == (built.config.num_options is not None)
+    assert growth is None or growth.every == built.config.growth.check_every
+
+
+def test_method_config_keeps_what_the_name_fixes():
+    assert method_config("bc", num_options=1).num_options == method_config("bc", num_options=None).num_options == 1
+    assert method_config("bc-deep", hidden=[64, 64]).hidden == (64, 64)
+    assert method_config("options-exact", hidden=(3,)).hidden == (3,)
+
+
+@pytest.mark.parametrize(
+    "method, config",
+    [
+        ("bc", {"num_options": 3}),
+        ("options-exact", {"guide": "relaxed"}),
+        ("bc-deep", {"hidden": (4,)}),
+        ("ddo", {"num_options": 2, "prior": "gem"}),
+    ],
+)
+def test_what_contradicts_the_name_is_refused(method, config):
+    name = [*config][-1]
+    for call in (lambda: method_config(method, **config), lambda: build(method, make_episodes(), **config)):
+        with pytest.raises(InputError, match=rf"Expected {name} = .* '{method}' has it, but got .*Leave {name} out"):
+            call()
+
+
+def test_how_k_grows_follows_the_guide_unless_told():
+    exact, relaxed = method_config("options-exact").growth, method_config("options").growth
+    assert (exact.rule, exact.initial_options, relaxed.rule, relaxed.initial_options) == ("trial", 16, "evidence", 1)
+    assert {method_config(name).growth.rule for name in ("options-straight-through", "compile-np")} == {"evidence"}
+    assert method_config("options-exact", max_options=3).growth.initial_options == 3
+    assert method_config("options-exact", rule="usage").growth.initial_options == 1
+    told = method_config("options", rule="trial", initial_options=2).growth
+    assert (told.rule, told.initial_options, told.birth, told.removals) == ("trial", 2, "halve", ("prune", "merge"))
+
+
+def test_defaults_of_a_rule_go_with_an_object_of_its_type():
+    config = method_config("options", growth=Growth(UsageRule(0.25))).growth
+    assert (config.birth, config.removals, config.check_every) == ("split", (), 80)
+    assert method_config("options", growth=Growth(TrialRule())).growth.judges_after_training
+
+    class Own(EvidenceRule):
+        pass
+
+    assert method_config("options", growth=Growth(Own())).growth.check_every == 40
+
+
+def test_settings_of_growth_are_a_shorthand():
+    assert method_config("options", rule="usage", check_every=3) == method_config(
+        "options", growth=Growth("usage", check_every=3)
+    )
+    with pytest.raises(InputError, match="both growth and rule"):
+        method_config("options", growth=Growth(), rule="usage")
+
+
+def test_completing_twice_changes_nothing():
+    for name in METHODS:
+        config = method_config(name, **told(name))
+        assert config.complete() == config
+
+
+def test_every_part_can_be_an_object():
+    data = make_episodes(16)
+    growth = Growth(UsageRule(0.1), RandomBirth(), [Prune()], check_every=1, initial_options=2)
+    skills = discover(data, guide="exact", growth=growth, prior=GEM(2.0, discount=0.1), **QUICK | {"epochs": 4})
+    made = skills.metadata["method"]
+    assert made["prior"] == "GEM" and made["growth"]["rule"] == {"type": "UsageRule", "delta": 0.1} | {
+        "measure": "likelihood"
+    }
+    assert made["name"] is None and len(skills.metadata["history"]["growth_epochs"]) >= 1
+
+
+def test_the_prior_object_decides_what_the_weights_are():
+    data = make_episodes()
+    assert build(None, data, prior=GEM(), initial_options=3).guide.weights.num_components == 3
+    assert build(None, data, prior=Uniform(), num_options=2).config.prior_name == "uniform"
+    assert build(None, data, prior=GEM(remainder=True), num_options=2).guide.weights.remainder
+    gamma = build(None, data, prior=GEM(alpha_prior=(3.0, 2.0)), guide="exact").guide.weights.concentration
+    assert float(gamma.distribution().mean.detach()) == pytest.approx(1.5)
+
+
+class Own(PyroModule):
+    """A guide that lives outside the package."""
+
+    collapses = {"path": "actions"}
+
+    def __init__(self, weights):
+        super().__init__()
+        self.weights = weights
+
+    def forward(self, episodes):
+        self.weights()
+
+
+@pytest.mark.parametrize("guide", [lambda pieces: Own(pieces.weights), Own(GrowableGEM(3))], ids=["factory", "module"])
+def test_a_guide_of_the_users_own_is_trained(guide):
+    skills = discover(make_episodes(16), guide=guide, growth=Growth("usage", check_every=1, initial_options=3), **QUICK)
+    assert 3 <= skills.num_options <= 5
+
+
+def test_a_model_of_the_users_own_is_trained():
+    data = make_episodes(12)
+    D = data.state_dim
+    model = OptionHMM(CategoricalPolicy(D, 2, 4), Termination(D, 2))
+    before = [p.detach().clone() for p in model.parameters()]
+    skills = discover(data, model=model, num_options=2, prior="gem", **QUICK)
+    assert skills.num_options == 2
+    assert any(not torch.equal(p, old) for p, old in zip(model.parameters(), before))
+    with pytest.raises(InputError, match="num_options = 2, as the module has, but got 3"):
+        build(None, data, model=model, num_options=3)
+    with pytest.raises(InputError, match="restarts=1 with a module that is there already"):
+        discover(data, model=model, num_options=2, restarts=2, **QUICK)
+    with pytest.raises(InputError, match="as many options"):
+        build(None, data, model=model, guide=Exact(GrowableGEM(3)))
+
+
+def test_a_guide_does_not_choose_the_model():
+    with pytest.raises(InputError, match=r"a guide of the model 'options' but got 'segments'\. Pass model='segments'"):
+        MethodConfig(guide="segments")
+    with pytest.raises(InputError, match="a guide of the model 'segments' but got 'exact'"):
+        discover(make_episodes(), model="segments")
+    with pytest.raises(InputError, match="guide as a name, a module or a function"):
+        MethodConfig(guide=3)
+    with pytest.raises(InputError, match="GrowableGuide but got Linear without weights, collapses"):
+        build(None, make_episodes(), guide=torch.nn.Linear(1, 1))
+
+
+def test_assembled_parts_fit_each_other():
+    data = make_episodes()
+    for name in METHODS:
+        method = assemble(data, method_config(name, **told(name)))
+        trace = collapse(method.model, method.model.latents)
+        assert torch.isfinite(trace(data, method.guide.weights.mean_log_weights().detach()).float()).all()
