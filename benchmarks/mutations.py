@@ -46,8 +46,8 @@ MUTATIONS = (
     Mutation(
         "off by one in time: who stops is asked at the step before",
         "pyro_options/options/recursion.py",
-        "log_switch = torch.logsumexp(log_stop[t] + alpha, -1)",
-        "log_switch = torch.logsumexp(log_stop[t - 1] + alpha, -1)",
+        "arrived, log_switch = arrive(weights(t), log_stop[t], log_stay[t], alpha)",
+        "arrived, log_switch = arrive(weights(t), log_stop[t - 1], log_stay[t], alpha)",
         ("options/test_marginal.py", "options/test_path.py"),
     ),
     Mutation(
@@ -123,7 +123,7 @@ MUTATIONS = (
     Mutation(
         "a resumed training forgets the order of the data",
         "pyro_options/infer/trainer.py",
-        'self.total, self.order = (float(elbo), episodes), tensors["order"]',
+        'self.total, self.epoch_generator_state = (float(elbo), episodes), tensors["order"]',
         "self.total = float(elbo), episodes",
         (
             "persistence/test_checkpoint.py::test_never_more_is_lost_than_one_interval",

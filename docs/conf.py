@@ -19,9 +19,8 @@ extensions = [
     "gallery",
     "mathml",
     "studies",
-    "tables",
 ]
-exclude_patterns = ["_build", "_generated/*.md"]
+exclude_patterns = ["_build"]
 templates_path: list[str] = []
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
@@ -41,8 +40,14 @@ html_css_files = ["custom.css"]
 html_math_renderer = "mathml"
 html_copy_source = html_show_sourcelink = False
 
-#: pages at the root of the repository -> the pages here that include them
-TWINS = {"../SECURITY.md": "security.md", "../CONTRIBUTING.md": "contributing.md", "../CHANGELOG.md": "changelog.md"}
+#: files of the repository, as the pages link to them -> the pages here that include them
+TWINS = {
+    "../SECURITY.md": "security.md",
+    "../CONTRIBUTING.md": "contributing.md",
+    "../CHANGELOG.md": "changelog.md",
+    "../examples/results/compare/compare.md": "studies/compare.md",
+    "../examples/results/reproduce/full/README.md": "studies/reproduce.md",
+}
 
 
 def link_twins(app, name: str, source: list[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SWEEP = "examples/results/message_sweep.json"
 USAGE = "examples/results/message_sweep_usage.json"
+ABLATION = "examples/results/message_ablation.md"
 RECOVERY = "benchmarks/results/recovery.json"
 BASELINES = "benchmarks/results/baselines.json"
 INTEGERS = "benchmarks/results/integers.json"
@@ -14,6 +15,7 @@ BREAKOUT = "benchmarks/results/breakout.json"
 SCRIPTED = "benchmarks/results/breakout_scripted.json"
 SWITCHES = "examples/results/switches_ppo/results.json"
 ATARI = {game: f"examples/results/atari_ppo/{game}.json" for game in ("Breakout", "Freeway")}
+ATARI_PAGE = "examples/results/atari_ppo/atari_ppo.md"
 SKILL_COST = "benchmarks/results/skill_env.json"
 IMITATION = "benchmarks/results/imitation.json"
 LENGTHS = "examples/results/option_length.json"

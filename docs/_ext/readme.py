@@ -1,9 +1,4 @@
-"""The README's table, made of committed raw results.
-
-A README cannot include anything: the table lies between two marks and is brought up to date by::
-
-    python docs/_ext/readme.py
-"""
+"""The README's table, made of committed raw results; ``update_tables.py`` writes it."""
 
 from collections.abc import Callable, Sequence
 from statistics import mean
@@ -13,8 +8,6 @@ from pages import markdown, span
 from raw import breakout_rows, by_seed, compile_np_found, ddo_gaps, load, solved, switches_pairs
 
 from pyro_options.experiments import interquartile_mean
-
-_MARKS = "<!-- results: python docs/_ext/readme.py -->\n", "<!-- end of results -->\n"
 
 
 def results() -> str:
@@ -40,7 +33,7 @@ def results() -> str:
     rows.append(["five known options, discrete actions: CompILE with the nonparametric prior", four, raw.BASELINES])
     mine = list(by_seed(load(raw.INTEGERS)["runs"], "method", "compile").values())
     least = [min(run[key] for run in mine) for key in ("boundary_accuracy", "reconstruction")]
-    what = f"CompILE's integer sequences, {len(mine)} seeds: boundaries, symbols right"
+    what = f"CompILE's integer sequences, {len(mine)} seeds: boundaries found, symbols reconstructed"
     rows.append([what, "at least {:.3f}, {:.3f}".format(*least), raw.INTEGERS])
     for path, what in (
         (raw.BREAKOUT, "Breakout demonstrations"),
@@ -53,7 +46,7 @@ def results() -> str:
     what = f"Gaussian mixtures grown from one component, {len(runs)} runs: adjusted Rand index"
     rows.append([what, f"{ours:.2f}; scikit-learn {theirs:.2f}", raw.MIXTURES])
     ratios = span((skilled["frames"] / plain["frames"] for plain, skilled in switches_pairs()), ".2f")
-    rows.append(["four switches: frames that PPO needs with skills / without", ratios, raw.SWITCHES])
+    rows.append(["four switches: frames that PPO needs with skills, relative to without", ratios, raw.SWITCHES])
     rows += [_atari(game, path) for game, path in raw.ATARI.items()]
     return markdown(["question", "answer", "raw runs"], [[*row[:2], f"[JSON]({row[2]})"] for row in rows])
 
@@ -69,8 +62,8 @@ def _atari(game: str, path: str) -> list[str]:
 
     end = pair(lambda run: run["final_return"])
     way = pair(lambda run: mean(value for value in run["curve"]["return"] if value is not None))
-    what = f"{game} from RAM, {len(seeds)} seeds: return of PPO after {steps:,} decisions with skills / without"
-    return [what, f"{end}; on average until then {way}", path]
+    what = f"{game} from RAM, {len(seeds)} seeds: return of PPO after {steps:,} decisions, with / without skills"
+    return [what, f"{end}; mean over training {way}", path]
 
 
 def _grown(path: str) -> str:
@@ -84,14 +77,3 @@ def _grown(path: str) -> str:
         f"{best}: {score[best]:.3f}",
     )
     return ", ".join([*cells, f"K = 1: {score['K = 1']:.3f}"])
-
-
-def with_results(readme: str) -> str:
-    """The README with its table as the raw results are now."""
-    start, end = (readme.index(mark) for mark in _MARKS)
-    return readme[: start + len(_MARKS[0])] + results() + readme[end:]
-
-
-if __name__ == "__main__":
-    path = raw.ROOT / "README.md"
-    path.write_text(with_results(path.read_text()))

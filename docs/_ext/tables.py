@@ -1,15 +1,14 @@
 """Tables made of committed raw results, so that no page holds a number that somebody typed.
 
-The pages include them from ``docs/_generated``.
+``update_tables.py`` writes them into the pages.
 """
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from statistics import mean, median
 
 import raw
-from pages import markdown, span, write_pages
+from pages import markdown, span
 from raw import breakout_rows, by_seed, load, solved, switches_pairs
 
 
@@ -24,8 +23,8 @@ def message_task() -> str:
         beyond = max(run["num_options"] - run["num_messages"] for run in mine)
         cells = f"`{guide}`", solved(mine), f"{used} of {len(mine)}", beyond
         rows.append([*cells, f"{median(seconds):.0f}, {max(seconds):.0f}"])
-    header = "guide", "success", "used options = messages", "most K beyond the messages"
-    return markdown([*header, "processor seconds, median and most"], rows)
+    header = "guide", "success", "used options = messages", "largest K − messages"
+    return markdown([*header, "CPU seconds, median and maximum"], rows)
 
 
 def paper_rule() -> str:
@@ -44,7 +43,7 @@ def recovery() -> str:
         accuracy = [run["accuracy"] for run in mine]
         rows.append([kind, solved(mine, "passed"), f"{median(accuracy):.3f}", f"{min(accuracy):.3f}"])
     return markdown(
-        ["actions", "five options in use and accuracy ≥ 0.95", "median accuracy on held-out episodes", "least"], rows
+        ["actions", "five options in use and accuracy ≥ 0.95", "median accuracy on held-out episodes", "minimum"], rows
     )
 
 
@@ -62,8 +61,8 @@ def baselines() -> str:
         four = f"{sum(n >= 4 for n in found)} of {len(found)}"
         seconds = span((run["processor_seconds"] for run in mine), ".0f")
         rows.append([f"`{arm}`", *cells, four, span(run["num_options"] for run in mine), seconds])
-    header = "held-out nats per step, median", "steps right, median", "least", "at least 4 of 5 options found", "K"
-    return markdown(["method", *header, "processor seconds"], rows)
+    header = "held-out nats per step, median", "accuracy, median", "minimum", "at least 4 of 5 options found", "K"
+    return markdown(["method", *header, "CPU seconds"], rows)
 
 
 def integers() -> str:
@@ -91,7 +90,7 @@ def fixed_and_grown(path: str) -> str:
         bold = "**" if "growth" in name else ""
         score, each = f"{mean(values):.3f}", ", ".join(f"{value:.3f}" for value in values)
         rows.append([f"{bold}{name}{bold}", score if len(mine) == 1 else f"{score} ({each})", *spans, *others])
-    header = "held-out nats per step", "K", "in use", "steps until another option", "processor seconds"
+    header = "held-out nats per step", "K", "options in use", "mean segment length", "CPU seconds"
     return markdown(["options", *header], rows)
 
 
@@ -110,7 +109,7 @@ def skill_cost() -> str:
     found = load(raw.SKILL_COST)
     rates = (f"{found['steps_per_second'][name]:,.0f}" for name in ("plain", "skills"))
     row = [found["args"]["game"], *rates, f"{found['ratio']:.2f}", f"{found['mean_duration']:.1f}"]
-    header = "game", "steps a second, plain actions", "with skills", "ratio", "steps of a decision with skills"
+    header = "game", "steps per second, plain actions", "with skills", "ratio", "steps per decision with skills"
     return markdown(header, [row])
 
 
@@ -123,7 +122,7 @@ def imitation() -> str:
         cells = (f"{mean(values):.1f} ({span(values, '.1f')})" for values in scores)
         nats = f"{mean(run['log_likelihood'] for run in mine):.3f}"
         rows.append([game, f"`{arm}`", len(mine), span(run["num_options"] for run in mine), nats, *cells])
-    header = "options", "nats per unseen step", "the best option alone", "all together", "the expert"
+    header = "options", "held-out nats per step", "best single option", "all options together", "expert"
     return markdown(["game", "method", "seeds", *header], rows)
 
 
@@ -132,7 +131,7 @@ def option_length() -> str:
     for run in load(raw.LENGTHS)["runs"]:
         likelihood, length = f"{run['exact_log_likelihood']:.3f}", f"{run['mean_segment_length']:.1f}"
         rows.append([f"{run['termination_cost']:g}", likelihood, length, run["used_options"]])
-    return markdown(["cost", "held-out nats per step", "steps until another option", "options in use"], rows)
+    return markdown(["cost", "held-out nats per step", "mean segment length", "options in use"], rows)
 
 
 def mixtures() -> str:
@@ -179,7 +178,7 @@ def speed() -> str:
     path = next(path for path in raw.SPEED if (raw.ROOT / path).exists())
     numbers = {name: value for name, value in load(path).items() if "/" in name}
     ratios = {name: value for name, value in numbers.items() if not name.startswith(("seconds/", "megabytes/"))}
-    note = f"From [`{path}`](../{path}); below one is faster than, or smaller than, what stands behind the stroke.\n\n"
+    note = f"From [`{path}`](../{path}); a value below 1 means faster, or smaller, than what stands after the slash.\n\n"
     return note + markdown(["ratio", "value"], [[ratio_meaning(n), f"{v:.2f}"] for n, v in ratios.items()])
 
 
@@ -189,10 +188,25 @@ def scaling() -> str:
     return f"![Time of a step](../{path.relative_to(raw.ROOT)})\n" if path.exists() else "\n"
 
 
-#: what the pages include, by the name of the file
+def ablation() -> str:
+    """The ablations of the relaxed guide, one row each; the file repeats them as sums over vocabulary sizes."""
+    lines = (raw.ROOT / raw.ABLATION).read_text().splitlines()
+    return "\n".join(line for line in lines if not line.startswith("| **")) + "\n"
+
+
+def atari() -> str:
+    """The tables and the figure of the Atari study, its headings one level deeper."""
+    path = raw.ROOT / raw.ATARI_PAGE
+    text = re.search(r"^## .*", path.read_text(), re.DOTALL | re.MULTILINE)[0]  # type: ignore[index]
+    text = re.sub(r"^#", "##", text, flags=re.MULTILINE)
+    return re.sub(r"\]\((?=[\w.]+\.png\))", f"](../{path.parent.relative_to(raw.ROOT)}/", text)
+
+
+#: the tables of the pages, by the name in their marks
 TABLES: dict[str, Callable[[], str]] = {
     "message_task": message_task,
     "paper_rule": paper_rule,
+    "ablation": ablation,
     "recovery": recovery,
     "baselines": baselines,
     "integers": integers,
@@ -201,14 +215,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "switches": switches,
     "skill_cost": skill_cost,
     "imitation": imitation,
+    "atari": atari,
     "option_length": option_length,
     "mixtures": mixtures,
     "speed": speed,
     "scaling": scaling,
 }
-
-
-def setup(app) -> dict:
-    made = {name: table() for name, table in TABLES.items()}
-    app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir) / "_generated", made, ".md"))
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

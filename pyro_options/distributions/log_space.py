@@ -42,6 +42,15 @@ def safe_log(x: Tensor) -> Tensor:
     return torch.log(x.clamp(min=torch.finfo(x.dtype).tiny))
 
 
+def log_mix(shares: Tensor, logs: Tensor) -> Tensor:
+    r""":math:`\log\sum_k w_k e^{x_k}` over the last axis; no share is less than the smallest normal number.
+
+    :param shares: :math:`w_k \ge 0`, shape ``(..., K)``
+    :param logs: :math:`x_k`, shape ``(..., K)``
+    """
+    return torch.logsumexp(safe_log(shares) + logs, -1)
+
+
 def gumbel(like: Tensor, shape: Sequence[int]) -> Tensor:
     """Finite Gumbel noise, of the type and on the device of ``like``."""
     limits = torch.finfo(like.dtype)

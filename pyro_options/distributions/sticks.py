@@ -29,16 +29,8 @@ def _log_sticks(log_exponential: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, 
     return log_v, log_1mv
 
 
-class LogitKumaraswamy(TorchDistribution):
-    r"""``logit(v)`` with :math:`v \sim \mathrm{Kumaraswamy}(a, b)`.
-
-    .. math:: \log q(x) = \log ab + a\log v + (b-1)\log(1-v^a) + \log(1-v), \qquad v = \sigma(x)
-
-    Samples, densities and gradients are finite in float32 for ``a`` and ``b`` from 1e-3 to 1e3.
-
-    :param concentration1: ``a > 0``
-    :param concentration0: ``b > 0``
-    """
+class _LogitStick(TorchDistribution):
+    """The logit of a stick with two positive concentrations."""
 
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support = constraints.real
@@ -51,6 +43,18 @@ class LogitKumaraswamy(TorchDistribution):
     def expand(self, batch_shape, _instance=None):
         shape = torch.Size(batch_shape)
         return type(self)(self.concentration1.expand(shape), self.concentration0.expand(shape))
+
+
+class LogitKumaraswamy(_LogitStick):
+    r"""``logit(v)`` with :math:`v \sim \mathrm{Kumaraswamy}(a, b)`.
+
+    .. math:: \log q(x) = \log ab + a\log v + (b-1)\log(1-v^a) + \log(1-v), \qquad v = \sigma(x)
+
+    Samples, densities and gradients are finite in float32 for ``a`` and ``b`` from 1e-3 to 1e3.
+
+    :param concentration1: ``a > 0``
+    :param concentration0: ``b > 0``
+    """
 
     def rsample(self, sample_shape=torch.Size()):
         a, b = self.concentration1, self.concentration0
@@ -70,6 +74,7 @@ class LogitKumaraswamy(TorchDistribution):
         return (weights * torch.exp(log_v)).sum(-1)
 
     def _noise(self) -> tuple[Tensor, Tensor]:
+        """Nodes and weights of the quadrature over the logarithm of Exp(1) noise."""
         a = self.concentration1
         s = torch.linspace(-30.0, 5.0, 1024, dtype=a.dtype, device=a.device)
         weights = torch.exp(s - torch.exp(s))
@@ -83,31 +88,17 @@ class LogitKumaraswamy(TorchDistribution):
         left, where the trapezoidal rule converges exponentially.
         """
         a, b = self.concentration1.unsqueeze(-1), self.concentration0.unsqueeze(-1)
-        s = torch.linspace(-30.0, 5.0, 1024, dtype=a.dtype, device=a.device)
-        weights = torch.exp(s - torch.exp(s))
-        weights = weights / weights.sum()
+        s, weights = self._noise()
         log_1mv = (weights * _log_sticks(s, a, b)[1]).sum(-1)
         log_v = (torch.digamma(torch.ones_like(b)) - torch.digamma(1 + b)) / a
         return log_v.squeeze(-1), log_1mv
 
 
-class LogitBeta(TorchDistribution):
+class LogitBeta(_LogitStick):
     r"""``logit(v)`` with :math:`v \sim \mathrm{Beta}(c_1, c_0)`; ``LogitBeta(1, alpha)`` is a stick of GEM(alpha).
 
     .. math:: \log p(x) = c_1\log\sigma(x) + c_0\log\sigma(-x) - \log B(c_1, c_0)
     """
-
-    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
-    support = constraints.real
-    has_rsample = True
-
-    def __init__(self, concentration1, concentration0, validate_args=False):
-        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
-        super().__init__(self.concentration1.shape, validate_args=validate_args)
-
-    def expand(self, batch_shape, _instance=None):
-        shape = torch.Size(batch_shape)
-        return type(self)(self.concentration1.expand(shape), self.concentration0.expand(shape))
 
     def rsample(self, sample_shape=torch.Size()):
         shape = self._extended_shape(sample_shape)

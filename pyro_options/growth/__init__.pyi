@@ -14,7 +14,7 @@ from .contracts import (
 )
 from .events import GrowthEvent, Move
 from .growable import Growable, GrowableHeads, GrowableInput, growables
-from .markers import Mark, growth_marks
+from .markers import GrowthMarker, growth_markers
 from .removals import Merge, Prune, Removal
 from .resizing import grow, merge, num_components, permute, prune, resize, reweight
 from .rules import EvidenceRule, Never, Rule, TrialRule, UsageRule
@@ -36,8 +36,8 @@ __all__ = [
     "GrowableInput",
     "GrowableLayer",
     "GrowthEvent",
+    "GrowthMarker",
     "Marginalizable",
-    "Mark",
     "Masked",
     "Merge",
     "Move",
@@ -60,7 +60,7 @@ __all__ = [
     "fulfills",
     "grow",
     "growables",
-    "growth_marks",
+    "growth_markers",
     "merge",
     "num_components",
     "permute",

@@ -7,7 +7,7 @@ from .events import GrowthEvent
 
 
 @dataclass(frozen=True)
-class Mark:
+class GrowthMarker:
     """What one check did, or refused to do."""
 
     epoch: int  # after which it happened
@@ -16,20 +16,20 @@ class Mark:
     num_components: int  # K after the whole check
 
 
-def growth_marks(
+def growth_markers(
     num_components: Sequence[int], events: Iterable[GrowthEvent], updates_per_epoch: float = 1
-) -> list[Mark]:
+) -> list[GrowthMarker]:
     """A mark for each kind of thing that a check did.
 
     :param num_components: K in each epoch
     :param updates_per_epoch: units of the events' time in an epoch
     """
-    marks: list[Mark] = []
+    marks: list[GrowthMarker] = []
     last_epoch, size = 0, 0
     for event in events:
         epoch = min(max(1, round(event.time / updates_per_epoch)), len(num_components))
         if epoch != last_epoch:  # several checks may follow the last epoch
             last_epoch, size = epoch, num_components[epoch - 1]
         size += event.num_born - event.num_removed
-        marks += [Mark(epoch, kind, count, size) for kind, count in event.tally().items() if count]
+        marks += [GrowthMarker(epoch, kind, count, size) for kind, count in event.tally().items() if count]
     return marks

@@ -127,7 +127,7 @@ class Trainer(ResumableTraining):
         dtype = next(model.parameters()).dtype  # numbers of another precision become the model's
         self.data = data.to(self.device, dtype)
         self.held_out = None if held_out is None else held_out.to(self.device, dtype)
-        self.batches = torch.Generator().manual_seed(config.seed)
+        self.shuffle_generator = torch.Generator().manual_seed(config.seed)
         self.optimizer = torch.optim.Adam(
             [
                 {"params": [p for p in self.parameters() if not self._is_weight(p)], "lr": config.learning_rate},
@@ -140,7 +140,7 @@ class Trainer(ResumableTraining):
         self.entropy = EntropyMessenger(0.0, "actions", config.entropy_per)
         self.history = History()
         self.epoch = self.num_steps = self.batch = 0  # batch counts within the epoch
-        self.order = self.batches.get_state()  # of the data in this epoch
+        self.epoch_generator_state = self.shuffle_generator.get_state()  # of the data in this epoch
         self.total = (0.0, 0)  # ELBO and number of the episodes that this epoch has seen
         self._epochs_to_run: int | None = None  # by the present call of run
         self._validated = 0  # the number of options that Pyro's checks have passed with
@@ -158,13 +158,13 @@ class Trainer(ResumableTraining):
 
     def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
         """Where it is in an epoch: what has been summed up, and the order of the data."""
-        return {"elbo": self.total[0], "episodes": self.total[1]}, {"order": self.order}
+        return {"elbo": self.total[0], "episodes": self.total[1]}, {"order": self.epoch_generator_state}
 
     def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """The inverse of :meth:`position`."""
         elbo, episodes = numbers["elbo"], numbers["episodes"]
         check(type(episodes) is int and episodes >= 0, "episodes to be a count", repr(episodes))
-        self.total, self.order = (float(elbo), episodes), tensors["order"]
+        self.total, self.epoch_generator_state = (float(elbo), episodes), tensors["order"]
 
     def parameters(self) -> list[torch.nn.Parameter]:
         """Every parameter of the model and the guide."""
@@ -289,9 +289,9 @@ class Trainer(ResumableTraining):
         self.temper.temperature = self.config.temperature(self.epoch)
         self.entropy.weight = self.config.entropy_weight(self.epoch)
         self.health.remember()
-        self.batches.set_state(self.order)
+        self.shuffle_generator.set_state(self.epoch_generator_state)
         self.settled = False
-        batches = self.data.minibatches(self.config.batch_size, self.batches)
+        batches = self.data.minibatches(self.config.batch_size, self.shuffle_generator)
         for batch in itertools.islice(batches, self.batch, None):
             elbo = self.step(batch)
             if not math.isnan(elbo):
@@ -301,7 +301,12 @@ class Trainer(ResumableTraining):
                 yield
         self.health.check_epoch()
         self.record(self.total[0] / self.total[1])
-        self.epoch, self.batch, self.total, self.order = self.epoch + 1, 0, (0.0, 0), self.batches.get_state()
+        self.epoch, self.batch, self.total, self.epoch_generator_state = (
+            self.epoch + 1,
+            0,
+            (0.0, 0),
+            self.shuffle_generator.get_state(),
+        )
 
     def record(self, elbo: float) -> None:
         """Adds an epoch to the history."""

@@ -11,10 +11,12 @@ holds :math:`x_0, …, x_L` side by side. ``flat`` holds :math:`P^\top`, then :m
 see :func:`~pyro_options.kernels.numba_math.add_product`.
 """
 
+import math
+
 import numba
 import numpy as np
 
-from .numba_math import LOOPS, ONE, PLAIN, ZERO, Index, add_dots, add_product, exp_of
+from .numba_math import LOOPS, ONE, PLAIN, ZERO, Index, add_dots, add_product
 
 
 @numba.njit(**PLAIN)
@@ -27,12 +29,12 @@ def _relax(noisy, coldness, soft, at):
         best = noisy[k] if noisy[k] > best else best
     total = noisy.dtype.type(0)
     for k in range(ONE, width):
-        weight = exp_of((noisy[k] - best) * coldness[0])
+        weight = math.exp((noisy[k] - best) * coldness[0])
         soft[at + k] = weight
         total += weight
     for k in range(ONE, width):
         soft[at + k] /= total
-    small = exp_of(-abs(noisy[0]) * coldness[0])
+    small = math.exp(-abs(noisy[0]) * coldness[0])
     soft[at] = (one if noisy[0] > 0 else small) / (one + small)
 
 

@@ -48,6 +48,19 @@ class Kernels:
             thread.join()
 
 
+#: every kernel by its module in this folder, with the work that is worth a thread of its own. Each saves at least a
+#: twentieth of a training step against its twin in torch (``benchmarks/kernels.py``)
+KERNELS = {
+    name: Kernels(f"pyro_options.kernels.{name}", thread_work)
+    for name, thread_work in {
+        "path_marginal": 50_000,  # steps times options
+        "path_draw": 1_000,  # steps
+        "lstm": 1_000,  # steps
+        "segment_marginal": 200,  # steps
+    }.items()
+}
+
+
 def apply_tracked(function: type[torch.autograd.Function], *tensors: Tensor) -> Tensor:
     """Calls ``function.apply`` on tensors some of which may be draws that Pyro tracks to know what depends on them.
 

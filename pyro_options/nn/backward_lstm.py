@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pyro_options.kernels.registry import Kernels
+from pyro_options.kernels.registry import KERNELS
 
 _NARROW = 64  # numbers that cost less to copy than a second product
-KERNELS = Kernels("pyro_options.kernels.lstm", thread_work=1_000)  # steps
+KERNEL = KERNELS["lstm"]
 
 
 def reverse_episodes(steps: Tensor, mask: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class CompiledRecurrence(torch.autograd.Function):
         N, T, width = gates.shape
         cells, hidden = gates.new_empty((N, T, width // 4)), gates.new_empty((N, T, width // 4))
         transposed = weight.t().contiguous()
-        KERNELS.run("forward", N, N * T, gates, transposed, lengths, cells, hidden)
+        KERNEL.run("forward", N, N * T, gates, transposed, lengths, cells, hidden)
         ctx.save_for_backward(weight, lengths, gates, cells, hidden)
         return hidden
 
@@ -58,7 +58,7 @@ class CompiledRecurrence(torch.autograd.Function):
         N, T, _ = squashed.shape
         grad_gates = torch.empty_like(squashed)
         inputs = grad.contiguous(), weight.contiguous(), lengths, squashed, cells
-        KERNELS.run("backward", N, N * T, *inputs, grad_gates)
+        KERNEL.run("backward", N, N * T, *inputs, grad_gates)
         # The step after comes first here. All episodes in one row, so that nothing is copied; where one ends the step
         # after belongs to another, which is taken out again.
         grad_weight = grad_gates.flatten(0, 1)[:-1].t() @ hidden.flatten(0, 1)[1:]
@@ -83,7 +83,7 @@ def backward_recurrence(gates: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
     :param weight: of the hidden state ``(4H, H)``
     :param mask: ``(N, T)``
     """
-    if not KERNELS.take(gates, weight):
+    if not KERNEL.take(gates, weight):
         return _torch_recurrence(gates, weight, mask)
     return CompiledRecurrence.apply(gates, weight, mask.sum(-1))
 

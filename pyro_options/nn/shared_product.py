@@ -10,27 +10,19 @@ from torch import Tensor, nn
 class ReadsStates:
     """Mixin for an ``nn.Module`` that puts a linear layer on what a network makes of the states."""
 
+    #: states, and what the layer gives on them, while :func:`shared_product` holds
+    _computed: tuple[Tensor, Tensor] | None = None
+
     def state_layer(self) -> tuple[nn.Module | None, nn.Module]:
         """The network, ``None`` if the layer reads the states themselves, and the layer, with a weight and a bias."""
         raise NotImplementedError
 
     def read(self, states: Tensor) -> Tensor:
         """What the layer gives, taken from a shared product if there is one."""
+        if self._computed is not None and self._computed[0] is states:
+            return self._computed[1]
         network, layer = self.state_layer()
-        shared = _shared(layer, states)
-        if shared is not None:
-            return shared
         return layer(states if network is None else network(states))
-
-
-_active: list[tuple[Tensor, dict[nn.Module, Tensor]]] = []  # states, and what layers give on them; the innermost last
-
-
-def _shared(layer: nn.Module, states: Tensor) -> Tensor | None:
-    for known, outputs in reversed(_active):
-        if known is states and layer in outputs:
-            return outputs[layer]
-    return None
 
 
 @contextmanager
@@ -38,25 +30,28 @@ def shared_product(states: Tensor, *modules: nn.Module) -> Iterator[None]:
     """While inside, linear layers within ``modules`` on the same features of ``states`` share one product.
 
     Nothing else changes. Reading wide features costs as much as multiplying them, so the encoder of a guide comes
-    almost for free beside the policies of a model, and terminations do beside both.
+    almost for free beside the policies of a model, and terminations do beside both. What was computed is kept on the
+    layers themselves until the end of the block.
 
     :param states: recognized by identity: pass the very tensor that the modules will see
     """
-    groups: dict[nn.Module | None, dict[nn.Module, None]] = {}  # an ordered set of layers by network
+    groups: dict[nn.Module | None, dict[nn.Module, ReadsStates]] = {}  # by network, then by layer
     for part in (part for module in modules for part in module.modules()):
-        if isinstance(part, ReadsStates):
+        if isinstance(part, ReadsStates) and (part._computed is None or part._computed[0] is not states):
             network, layer = part.state_layer()
-            if _shared(layer, states) is None:
-                groups.setdefault(network, {})[layer] = None
-    outputs: dict[nn.Module, Tensor] = {}
-    for network, layers in groups.items():
-        if len(layers) > 1:
-            outputs |= _product(states if network is None else network(states), list(layers))
-    _active.append((states, outputs))
+            groups.setdefault(network, {})[layer] = part
+    sharing: list[tuple[ReadsStates, tuple[Tensor, Tensor] | None]] = []
     try:
+        for network, readers in groups.items():
+            if len(readers) > 1:
+                outputs = _product(states if network is None else network(states), list(readers))
+                for layer, part in readers.items():
+                    sharing.append((part, part._computed))
+                    part.__dict__["_computed"] = (states, outputs[layer])
         yield
     finally:
-        _active.pop()
+        for part, before in reversed(sharing):
+            part.__dict__["_computed"] = before
 
 
 def _product(features: Tensor, layers: list[nn.Module]) -> dict[nn.Module, Tensor]:

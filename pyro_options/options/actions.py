@@ -8,10 +8,10 @@ from pyro.distributions import TorchDistribution
 from torch import Tensor
 from torch.distributions import constraints
 
-from pyro_options.distributions.log_mixture import log_mix
+from pyro_options.distributions.log_space import log_mix
 from pyro_options.errors import InputError
 
-from .choice import choice_log_prob
+_FEW = 8  # actions
 
 
 class OptionActions(TorchDistribution):
@@ -79,7 +79,11 @@ class CategoricalActions(OptionActions):
 
     def component_log_prob(self, value):
         """log π_k(a_t | s_t), ``(..., T, K)``."""
-        return choice_log_prob(self.logits, value)
+        logits = self.logits.expand(value.shape + self.logits.shape[-2:])
+        chosen = value[..., None, None].expand(logits.shape[:-1] + (1,))
+        if logits.shape[-1] <= _FEW:  # a softmax over few numbers costs more than two passes over them
+            return logits.gather(-1, chosen).squeeze(-1) - torch.logsumexp(logits, -1)
+        return torch.log_softmax(logits, -1).gather(-1, chosen).squeeze(-1)
 
     def sample(self, sample_shape=torch.Size()):
         with torch.no_grad():

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pyro_options.kernels.registry import Kernels
+from pyro_options.kernels.registry import KERNELS
 
-KERNELS = Kernels("pyro_options.kernels.path_draw", thread_work=1_000)  # steps
+KERNEL = KERNELS["path_draw"]
 
 
 def can_draw(decoder, context: Tensor) -> bool:
     """Whether there is a kernel for this decoder: it says what its layers are, and numba is installed."""
     layers = decoder.layers() if hasattr(decoder, "layers") else None
-    return layers is not None and KERNELS.take(context, *layers)
+    return layers is not None and KERNEL.take(context, *layers)
 
 
 class CompiledDraw(torch.autograd.Function):
@@ -36,7 +36,7 @@ class CompiledDraw(torch.autograd.Function):
         hidden = context.new_empty((N, T, int(sizes.sum())))
         logits, soft, path = (context.new_empty((N, T, width)) for _ in range(3))
         inputs = context.contiguous(), noise.contiguous(), torch.cat(pieces), sizes, *constants
-        KERNELS.run("draw", N, N * T, *inputs, hidden, logits, soft, path)
+        KERNEL.run("draw", N, N * T, *inputs, hidden, logits, soft, path)
         ctx.save_for_backward(noise, hidden, logits, soft, path, sizes, *constants, *weights)
         return path, logits
 
@@ -49,7 +49,7 @@ class CompiledDraw(torch.autograd.Function):
         flat = torch.cat([weights[0].t().reshape(-1), *(weight.reshape(-1) for weight in weights[1:])])
         inputs = grad_path.contiguous(), grad_logits.contiguous(), flat, sizes
         saved = coldness, flags, hidden, logits, noise.contiguous(), soft, path
-        KERNELS.run("draw_backward", N, N * T, *inputs, *saved, grad_noisy, grad_hidden)
+        KERNEL.run("draw_backward", N, N * T, *inputs, *saved, grad_noisy, grad_hidden)
         before = torch.nn.functional.pad(path[:, :-1], (0, 0, 1, 0))
         below = [x.flatten(0, 1) for x in (before, *hidden.split(sizes.tolist(), -1))]
         above = [x.flatten(0, 1) for x in (*grad_hidden.split(sizes.tolist(), -1), grad_noisy)]

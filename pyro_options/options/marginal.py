@@ -9,11 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyro_options.kernels.registry import Kernels
+from pyro_options.kernels.registry import KERNELS
 
 from .recursion import NEVER, Messages, backward_messages, forward_messages, step_posterior
 
-KERNELS = Kernels("pyro_options.kernels.path_marginal", thread_work=50_000)  # steps times options
+KERNEL = KERNELS["path_marginal"]
 
 
 def _refuse_double_backward() -> None:
@@ -67,7 +67,7 @@ def _run_kernel(log_weights, logits, emission, mask, gradients: bool, starts: bo
         emission.new_empty((N * starts, T, K)),
     )
     inputs = (x.contiguous() for x in (log_weights, logits, emission, mask))
-    KERNELS.run("log_marginal", N, emission.numel(), *inputs, *results)
+    KERNEL.run("log_marginal", N, emission.numel(), *inputs, *results)
     return results
 
 
@@ -111,7 +111,7 @@ def time_major(
 
 def _can_compile(log_weights: Tensor, termination_logits: Tensor, emission: Tensor) -> bool:
     """The kernel takes the same weights at every step."""
-    return log_weights.dim() < emission.dim() and KERNELS.take(log_weights, termination_logits, emission)
+    return log_weights.dim() < emission.dim() and KERNEL.take(log_weights, termination_logits, emission)
 
 
 def _needs_gradient(*tensors: Tensor) -> bool:

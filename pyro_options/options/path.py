@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn.functional import logsigmoid, one_hot
 
-from pyro_options.distributions.log_mixture import log_mix
-from pyro_options.distributions.log_space import safe_log
+from pyro_options.distributions.log_space import log_mix, safe_log
 from pyro_options.errors import InputError
 
 from .marginal import log_marginal, path_posterior, time_major

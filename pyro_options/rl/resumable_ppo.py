@@ -14,17 +14,9 @@ from torch import Tensor
 from tqdm import tqdm
 
 from pyro_options.errors import FileError, check
+from pyro_options.persistence import serialization
 from pyro_options.persistence.checkpoint import Checkpoint
 from pyro_options.persistence.resumable import ResumableLoop
-from pyro_options.persistence.serialization import (
-    fill,
-    load_optimizer,
-    module_state,
-    optimizer_state,
-    parts,
-    plan_modules,
-    prefixed,
-)
 from pyro_options.persistence.storage import Format
 
 from .callbacks import CurveCallback, ProgressCallback
@@ -96,14 +88,18 @@ class _PartwiseLoop(ResumableLoop):
         # Return and length alone: Monitor's clock would differ from run to run, and its keywords may be texts.
         config["episodes"] = [{key: float(one[key]) for key in ("r", "l")} for one in learner.ep_info_buffer or ()]
         config["successes"] = [float(one) for one in learner.ep_success_buffer or ()]
-        tensors = prefixed(state=module_state(modules), optimizer=optimizer_state(optimizer, modules))
+        tensors = serialization.prefixed(
+            state=serialization.module_state(modules), optimizer=serialization.optimizer_state(optimizer, modules)
+        )
         return {"learner": config, "rows": self.rows, "stopped": self.stopped}, tensors
 
     def restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         learner, saved = self.learner, config["learner"]
         modules = {"policy": learner.policy}
-        fill(plan_modules(modules, parts(tensors, "state")))
-        load_optimizer(learner.policy.optimizer, modules, parts(tensors, "optimizer"), saved["rates"])
+        serialization.fill(serialization.plan_modules(modules, serialization.parts(tensors, "state")))
+        serialization.load_optimizer(
+            learner.policy.optimizer, modules, serialization.parts(tensors, "optimizer"), saved["rates"]
+        )
         for name in _COUNTS:
             setattr(learner, name, saved[name])
         size = learner._stats_window_size

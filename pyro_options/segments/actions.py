@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.nn.functional import one_hot
 
-from pyro_options.distributions.log_mixture import log_mix
+from pyro_options.distributions.log_space import log_mix
 
 from .boundaries import segment_masks
 

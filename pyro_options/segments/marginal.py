@@ -5,11 +5,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyro_options.kernels.registry import Kernels
+from pyro_options.kernels.registry import KERNELS
 
 from .boundaries import PoissonBoundaries, poisson_lengths
 
-KERNELS = Kernels("pyro_options.kernels.segment_marginal", thread_work=200)  # steps
+KERNEL = KERNELS["segment_marginal"]
 
 
 class SegmentGradients(NamedTuple):
@@ -29,7 +29,7 @@ def run_kernel(
     :param log_weights: ``(K,)``
     :param emission: ``(..., T, K)``; the batch is flat in the results
     """
-    if not KERNELS.take(log_weights, emission):
+    if not KERNEL.take(log_weights, emission):
         return None
     T, K = emission.shape[-2:]
     flat = emission.detach().reshape(-1, T, K)
@@ -43,7 +43,7 @@ def run_kernel(
         flat.new_empty((N * starts, T, K)),
     )
     inputs = (log_weights, *(chance.exp() for chance in chances), flat, lengths, torch.empty(boundaries.num_segments))
-    KERNELS.run("log_marginal", N, N * T, *(x.contiguous() for x in inputs), *results)
+    KERNEL.run("log_marginal", N, N * T, *(x.contiguous() for x in inputs), *results)
     return results if bool(results.value.isfinite().all()) else None
 
 

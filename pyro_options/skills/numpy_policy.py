@@ -47,7 +47,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return odds / odds.sum(-1, keepdims=True)
 
 
-class Reflex:
+class NumpyHeads:
     """``(state_dim,)`` or ``(n, state_dim)`` to what the head of an option says, ``(out,)`` or ``(n, out)``.
 
     Without an option to what all of them say, ``(K, out)`` or ``(n, K, out)``.

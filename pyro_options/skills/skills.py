@@ -22,7 +22,7 @@ from pyro_options.segments.poisson_segments import PoissonSegments
 from . import format as file_format
 from .episodes import batches, check_scores
 from .imitation import Imitation
-from .numpy_policy import Reflex, softmax
+from .numpy_policy import NumpyHeads, softmax
 from .segmentation import IN_USE, Segmentation
 from .summary import Summary, option_names, summarize, table
 from .validation import checked_option, checked_states
@@ -99,12 +99,12 @@ class Skills:
         return self.log_weights.device
 
     @cached_property
-    def _act(self) -> Reflex:
-        return Reflex(self.policy)
+    def _act(self) -> NumpyHeads:
+        return NumpyHeads(self.policy)
 
     @cached_property
-    def _stop(self) -> Reflex:
-        return Reflex(self.termination)
+    def _stop(self) -> NumpyHeads:
+        return NumpyHeads(self.termination)
 
     @cached_property
     def action_scale(self) -> np.ndarray:
@@ -112,10 +112,10 @@ class Skills:
         check(not self.discrete, "continuous actions", f"{self.num_actions} discrete ones")
         return np.exp(self.policy.log_scale().clamp(min=self.policy.min_log_scale).cpu().numpy())
 
-    def _ask(self, reflex: Reflex, observation: ArrayLike, option: int | ArrayLike | None) -> np.ndarray:
+    def _ask(self, heads: NumpyHeads, observation: ArrayLike, option: int | ArrayLike | None) -> np.ndarray:
         states = checked_states(observation, self.state_dim, self.packed)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-            outputs = reflex(states, checked_option(option, states, self.num_options))
+            outputs = heads(states, checked_option(option, states, self.num_options))
         if not math.isfinite(outputs.sum()):  # of few numbers, and none of them is finite when an observation is not
             raise InputError("Expected finite observations but got NaN, infinity or numbers that overflow.")
         return outputs

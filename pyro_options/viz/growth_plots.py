@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from pyro_options.growth.events import GrowthEvent
-from pyro_options.growth.markers import growth_marks
+from pyro_options.growth.markers import growth_markers
 
 from .palette import NEUTRAL, PALETTE
 
@@ -39,7 +39,7 @@ def growth_timeline(
     :param events: everything that growth did, see :attr:`~pyro_options.handlers.GrowthMessenger.history`
     :param updates_per_epoch: units of the events' time in an epoch
     """
-    marks = growth_marks(num_options, events, updates_per_epoch)
+    marks = growth_markers(num_options, events, updates_per_epoch)
     sizes = [
         *num_options,
         marks[-1].num_components if marks and marks[-1].epoch == len(num_options) else num_options[-1],

@@ -26,10 +26,10 @@ def value_and_gradients(hidden, lstm):
 def test_equals_torch_on_reversed_episodes(compiled, size, threads, monkeypatch):
     if compiled:
         pytest.importorskip("numba")
-        monkeypatch.setattr(MODULE.KERNELS, "thread_work", 1)
+        monkeypatch.setattr(MODULE.KERNEL, "thread_work", 1)
         monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     else:
-        monkeypatch.setattr(MODULE.KERNELS, "module", None)
+        monkeypatch.setattr(MODULE.KERNEL, "module", None)
     lstm = nn.LSTM(6, size, batch_first=True).double()
     states, actions = 3 * torch.randn(N, T, 4, dtype=torch.float64), torch.randn(N, T, 2, dtype=torch.float64)
     mask = mask_of((9, 1, 5, 9, 2), T)

@@ -133,3 +133,23 @@ def test_expanded_actions_keep_their_log_prob(family):
     expanded = actions.given(path).expand([2, N])
     assert expanded.batch_shape == (2, N)
     assert_close(expanded.log_prob(value.expand(2, *value.shape)), actions.given(path).log_prob(value).expand(2, N))
+
+
+@pytest.mark.parametrize("num_actions", [2, 8, 9, 18])
+def test_choices_have_the_log_probability_of_a_softmax(num_actions):
+    """Few and many actions take different roads; logits may be extreme, shared by many episodes, or exclude actions."""
+    torch.manual_seed(0)
+    logits = torch.randn(5, 3, num_actions, dtype=torch.float64, requires_grad=True)
+    with torch.no_grad():
+        logits[0, 0] *= 300
+        logits[1, 0, 1] = -torch.inf
+    actions = torch.randint(num_actions, (4, 5))
+    actions[:, 1] = 0  # an action that the option excludes has probability zero and no gradient to speak of
+    found = CategoricalActions(logits).component_log_prob(actions)
+    expected = torch.log_softmax(logits, -1).expand(4, 5, 3, num_actions)
+    expected = expected.gather(-1, actions[..., None, None].expand(4, 5, 3, 1)).squeeze(-1)
+    assert_close(found, expected)
+    weights = torch.linspace(-1, 2, found.numel(), dtype=torch.float64).view(found.shape)
+    grads = [torch.autograd.grad((value * weights).sum(), logits, retain_graph=True)[0] for value in (found, expected)]
+    assert_close(*grads)
+    assert grads[0].isfinite().all()

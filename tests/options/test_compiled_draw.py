@@ -44,7 +44,7 @@ def draw(kind, hidden, coupled, compiled, monkeypatch):
 @pytest.mark.parametrize("kind", [RelaxedAutoregressivePath, StraightThroughPath, AutoregressivePath])
 def test_compiled_equals_torch(kind, hidden, coupled, threads, monkeypatch):
     expected = draw(kind, hidden, coupled, False, monkeypatch)
-    monkeypatch.setattr(decoder_draw.KERNELS, "thread_work", 1)
+    monkeypatch.setattr(decoder_draw.KERNEL, "thread_work", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     result = draw(kind, hidden, coupled, True, monkeypatch)
     assert len(result) == len(expected)

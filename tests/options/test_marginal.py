@@ -53,7 +53,7 @@ def value_and_gradients(episodes, mask):
 @pytest.fixture
 def without_numba(monkeypatch):
     def switch():
-        monkeypatch.setattr(log_marginal.KERNELS, "module", None)
+        monkeypatch.setattr(log_marginal.KERNEL, "module", None)
 
     return switch
 
@@ -63,7 +63,7 @@ def without_numba(monkeypatch):
 @pytest.mark.parametrize("make", [moderate, peaked, extreme, beyond, fading])
 def test_compiled_equals_torch(make, num_options, lengths, without_numba):
     pytest.importorskip("numba")
-    assert log_marginal.KERNELS.module is not None
+    assert log_marginal.KERNEL.module is not None
     mask = None if lengths is None else mask_of(lengths, T)
     episodes = make(num_options)
     compiled = value_and_gradients(episodes, mask)
@@ -91,7 +91,7 @@ def test_threads_share_the_episodes(monkeypatch):
     pytest.importorskip("numba")
     log_weights, logits, emission = random_episodes(T, 3, (N,))
     alone = value_and_gradients((log_weights, logits, emission), None)
-    monkeypatch.setattr(log_marginal.KERNELS, "thread_work", 1)
+    monkeypatch.setattr(log_marginal.KERNEL, "thread_work", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     for result, reference in zip(value_and_gradients((log_weights, logits, emission), None), alone):
         assert torch.equal(result, reference)

@@ -124,9 +124,9 @@ def test_survival_of_long_lengths_is_finite_and_right():
 @pytest.fixture(params=["compiled", "torch"])
 def either(request, monkeypatch):
     """Both ways to sum segments out."""
-    assert segment_marginal.KERNELS.module is not None
+    assert segment_marginal.KERNEL.module is not None
     if request.param == "torch":
-        monkeypatch.setattr(segment_marginal.KERNELS, "module", None)
+        monkeypatch.setattr(segment_marginal.KERNEL, "module", None)
 
 
 @pytest.mark.parametrize("leftover", [0.0, 0.3])
@@ -150,7 +150,7 @@ def long_story(scale, dtype=torch.float64, num_steps=60):
 @pytest.mark.parametrize(("scale", "faint"), [(1.0, False), (40.0, True)])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_kernel_equals_log_space_or_leaves_it_to_it(scale, faint, threads, monkeypatch):
-    monkeypatch.setattr(segment_marginal.KERNELS, "thread_work", 1)
+    monkeypatch.setattr(segment_marginal.KERNEL, "thread_work", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     log_weights, emission, path = long_story(scale)
     assert (segment_marginal.run_kernel(log_weights, path.boundaries, emission, gradients=True) is None) == faint
@@ -161,7 +161,7 @@ def test_the_kernel_equals_log_space_or_leaves_it_to_it(scale, faint, threads, m
         return value, *torch.autograd.grad(value.sum(), (log_weights, emission)), posterior.options, posterior.starts
 
     compiled = everything()
-    monkeypatch.setattr(segment_marginal.KERNELS, "module", None)
+    monkeypatch.setattr(segment_marginal.KERNEL, "module", None)
     assert_close(compiled, everything())
 
 
@@ -197,7 +197,7 @@ def test_posterior_and_best_path_equal_enumeration(either):
 
 
 def test_chunks_change_nothing(monkeypatch):
-    monkeypatch.setattr(segment_marginal.KERNELS, "module", None)
+    monkeypatch.setattr(segment_marginal.KERNEL, "module", None)
     _, emission, path, _ = story()
     expected = path.log_marginal(emission), path.posterior(emission).starts, path.viterbi(emission)[0]
     monkeypatch.setattr("pyro_options.segments.path._CELLS", 1)

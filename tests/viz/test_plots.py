@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 from support.helpers import BLOCKS, talking_skills, talks
 
 from pyro_options import viz
-from pyro_options.growth import GrowthEvent, Move, Usage, Verdict, growth_marks
+from pyro_options.growth import GrowthEvent, Move, Usage, Verdict, growth_markers
 from pyro_options.skills import Segment, make_cards
 from pyro_options.skills.cards import END
 from pyro_options.viz import NEUTRAL, PALETTE, ink, option_color
@@ -68,7 +68,7 @@ SIZES = [1, 1, 3, 3, 3, 3, 4, 4]  # two epochs between checks of ten updates eac
 
 
 def test_marks_say_what_each_check_did():
-    found = [(m.epoch, m.kind, m.count, m.num_components) for m in growth_marks(SIZES, EVENTS, 10)]
+    found = [(m.epoch, m.kind, m.count, m.num_components) for m in growth_markers(SIZES, EVENTS, 10)]
     expected = [(2, "birth", 2, 3), (4, "refusal", 1, 3), (6, "birth", 2, 4), (6, "merge", 1, 4)]
     assert found == [*expected, (8, "prune", 1, 3), (8, "prune", 1, 2)]  # the last two follow the last epoch
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.growth.events import GrowthEvent
-from pyro_options.growth.markers import growth_marks
+from pyro_options.growth.markers import growth_markers
 from pyro_options.skills.cards import END, Card, make_cards
 from pyro_options.skills.segmentation import Segmentation
 from pyro_options.viz.palette import ink, option_color
@@ -108,7 +108,7 @@ def growth(metadata: Mapping[str, Any]) -> dict | None:
     try:
         sizes = [int(size) for size in metadata["history"]["num_options"]]
         events = [GrowthEvent.from_dict(event) for event in metadata["growth"]]
-        marks = growth_marks(sizes, events, metadata["updates"] / len(sizes))
+        marks = growth_markers(sizes, events, metadata["updates"] / len(sizes))
     except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError):
         return None  # skills of another origin, whose metadata may be anything
     return {"sizes": sizes, "marks": [asdict(mark) for mark in marks]} if marks else None
