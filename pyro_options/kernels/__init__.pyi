@@ -1,6 +1,6 @@
-from .registry import Kernels, apply_tracked
+from .registry import Kernels, TrackedFunction
 
 __all__ = [
     "Kernels",
-    "apply_tracked",
+    "TrackedFunction",
 ]

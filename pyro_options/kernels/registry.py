@@ -5,6 +5,7 @@ import threading
 from functools import cached_property
 from itertools import pairwise
 from types import ModuleType
+from typing import Any
 
 import torch
 from pyro.ops.provenance import detach_provenance, get_provenance, track_provenance
@@ -61,11 +62,16 @@ KERNELS = {
 }
 
 
-def apply_tracked(function: type[torch.autograd.Function], *tensors: Tensor) -> Tensor:
-    """Calls ``function.apply`` on tensors some of which may be draws that Pyro tracks to know what depends on them.
+class TrackedFunction(torch.autograd.Function):
+    """An autograd function that keeps Pyro's provenance: every custom function of the library derives from it.
 
-    Such a tensor is a wrapper, which an autograd function would take for a tensor without gradients.
+    ``TraceGraph_ELBO`` wraps non-reparameterized draws, and whatever is computed from them, in a tensor subclass that
+    records which draws a cost depends on. A plain autograd function takes such a wrapper for a tensor without
+    gradients, drops the record, and with it gradients, without an error.
     """
-    provenance = frozenset().union(*map(get_provenance, tensors))
-    result = function.apply(*map(detach_provenance, tensors))
-    return track_provenance(result, provenance) if provenance else result
+
+    @classmethod
+    def apply(cls, *inputs: Any) -> Any:
+        provenance = frozenset().union(*map(get_provenance, inputs))
+        result = super().apply(*map(detach_provenance, inputs))
+        return track_provenance(result, provenance) if provenance else result

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pyro_options.kernels.registry import KERNELS
+from pyro_options.kernels.registry import KERNELS, TrackedFunction
 
 _NARROW = 64  # numbers that cost less to copy than a second product
 KERNEL = KERNELS["lstm"]
@@ -35,7 +35,7 @@ def linear_of_parts(parts: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Te
     return result
 
 
-class CompiledRecurrence(torch.autograd.Function):
+class CompiledRecurrence(TrackedFunction):
     """``gates (N, T, 4H)``, ``weight (4H, H)`` and ``lengths (N,)`` to ``(N, T, H)``, zero in the padding.
 
     The gates are overwritten with what the way back needs, which spares the largest of the buffers: pass the result of

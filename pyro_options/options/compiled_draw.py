@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pyro_options.kernels.registry import KERNELS
+from pyro_options.kernels.registry import KERNELS, TrackedFunction
 
 KERNEL = KERNELS["path_draw"]
 
@@ -16,7 +16,7 @@ def can_draw(decoder, context: Tensor) -> bool:
     return layers is not None and KERNEL.take(context, *layers)
 
 
-class CompiledDraw(torch.autograd.Function):
+class CompiledDraw(TrackedFunction):
     """Paths and logits, both ``(N, T, K + 1)``.
 
     ``layers`` are the weight from the previous step ``(H_0, K + 1)``, weight and bias of each hidden layer, and weight

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyro_options.kernels.registry import KERNELS
+from pyro_options.kernels.registry import KERNELS, TrackedFunction
 
 from .recursion import NEVER, Messages, backward_messages, forward_messages, step_posterior
 
@@ -21,7 +21,7 @@ def _refuse_double_backward() -> None:
         raise RuntimeError("log_marginal cannot be differentiated twice. Use posterior(emission).log_marginal instead.")
 
 
-class TorchLogMarginal(torch.autograd.Function):
+class TorchLogMarginal(TrackedFunction):
     """``log_weights (..., K)`` or ``(T, ..., K)``, ``termination_logits`` and ``emission (T, ..., K)`` to ``(...)``."""
 
     @staticmethod
@@ -71,7 +71,7 @@ def _run_kernel(log_weights, logits, emission, mask, gradients: bool, starts: bo
     return results
 
 
-class CompiledLogMarginal(torch.autograd.Function):
+class CompiledLogMarginal(TrackedFunction):
     """``log_weights (N, K)``, ``termination_logits`` and ``emission`` ``(N, T, K)``, ``mask (N, T)`` to ``(N,)``.
 
     Value and gradients come out of one call: running the kernel again to save memory would double its time.

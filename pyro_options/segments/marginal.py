@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyro_options.kernels.registry import KERNELS
+from pyro_options.kernels.registry import KERNELS, TrackedFunction
 
 from .boundaries import PoissonBoundaries, poisson_lengths
 
@@ -47,7 +47,7 @@ def run_kernel(
     return results if bool(results.value.isfinite().all()) else None
 
 
-class CompiledSegmentMarginal(torch.autograd.Function):
+class CompiledSegmentMarginal(TrackedFunction):
     """``log_weights (K,)`` and ``emission (..., T, K)`` to ``(...)``, with gradients that the kernel has found."""
 
     @staticmethod

@@ -150,3 +150,11 @@ def test_importing_the_library_brings_little_beyond_pyro():
     loaded = all_modules("import pyro_options.discovery.run, pyro_options.infer.trainer")
     assert HEAVY.isdisjoint(loaded)
     assert len(loaded - all_modules("import pyro, pyro.infer, pyro.optim")) <= 250
+
+
+def test_every_autograd_function_keeps_the_provenance_of_draws():
+    """TraceGraph_ELBO's gradients are wrong, without an error, below a function that drops it."""
+    for path in files():
+        text = path.read_text()
+        if path.name != "registry.py":
+            assert "autograd.Function)" not in text, f"{path.name}: derive from TrackedFunction"
