@@ -1,13 +1,13 @@
-"""Baselines on five known options: DDO beside the exact guide, and the skills that CompILE-NP finds. Run::
+"""Baselines on five known options: DDO against the exact guide, and recovery by CompILE-NP. Run it with::
 
     python benchmarks/baselines.py
     python benchmarks/baselines.py --seeds 0 --arms compile-np --out /tmp/baselines.json
 
-Episodes of 20 to 80 steps with six discrete actions, as in ``recovery.py``: 200 to learn from, 40 others to score.
-DDO and the exact guide are told K = 5, and compared in exact log-likelihood per step of the 40; each begins several
-times, and the beginning with the best training bound goes on. CompILE-NP is not told K. An option counts as found if
-one skill is on in more than half of its steps, and it in more than half of the skill's. Every run is written to
-``--out`` at once, and a run that is already there is not made again.
+Data as in ``recovery.py``: episodes of 20 to 80 steps with six discrete actions, 200 for training and 40 for
+evaluation. DDO and the exact guide are given K = 5 and compared in exact held-out log-likelihood per step; of several
+restarts, the one with the best training ELBO continues. CompILE-NP infers K. An option counts as found if one skill is
+active in more than half of its steps, and more than half of that skill's steps belong to it. Every run is written to
+``--out`` as soon as it is done, and finished runs are not repeated.
 """
 
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ from pyro_options.skills import found_options, label_scores
 
 NUM_OPTIONS = 5
 
-#: what discover is told besides the name
+#: arguments of discover for each method
 SETTINGS: dict[str, dict[str, Any]] = {
     "ddo": {"num_options": NUM_OPTIONS, "restarts": 5},
     "options-exact": {"num_options": NUM_OPTIONS, "restarts": 5},
-    # Segments as the options are made, and room for those of the longest episodes.
+    # Segment length as in the data, and enough segments for the longest episodes.
     "compile-np": {
         "num_segments": 10,
         "segment_length": 10.0,
@@ -53,9 +53,9 @@ class Args:
 
 
 def run(arm: str, seed: int, num_episodes: int, held_out: int, config: dict) -> dict:
-    """One data set, one discovery, both by the same seed.
+    """Discovers and evaluates options of one data set, both with the same seed.
 
-    :param config: for ``discover``
+    :param config: arguments of ``discover``
     """
     truth = synthetic_options(NUM_OPTIONS, num_episodes, num_actions=NUM_OPTIONS + 1, seed=seed)
     data, cut = truth.trajectories, num_episodes - held_out
@@ -73,7 +73,7 @@ def run(arm: str, seed: int, num_episodes: int, held_out: int, config: dict) -> 
 
 
 def summary(rows: list[dict]) -> list[str]:
-    """The figures of the bars, one a line."""
+    """Lines with the measured differences and counts."""
     by = {(row["arm"], row["seed"]): row for row in rows}
     both = sorted(seed for arm, seed in by if arm == "ddo" and ("options-exact", seed) in by)
     gaps = [by["ddo", s]["log_likelihood"] - by["options-exact", s]["log_likelihood"] for s in both]

@@ -1,12 +1,12 @@
-"""Does growth find as much as the best fixed K? Breakout demonstrations, exact held-out likelihood. Run it with::
+"""Is growth as good as the best fixed K? Exact held-out likelihood on Breakout demonstrations. Run it with::
 
     python benchmarks/breakout.py --data breakout_expert.npz
-    python benchmarks/breakout.py --out benchmarks/results/breakout_scripted.json   # the scripted expert plays
-    python benchmarks/breakout.py --data breakout_expert.npz --only "K = 4"    # one row of them
+    python benchmarks/breakout.py --out benchmarks/results/breakout_scripted.json   # scripted expert
+    python benchmarks/breakout.py --data breakout_expert.npz --only "K = 4"    # a single row
 
-The same budget for growth with the exact guide, for fixed K (1 is behaviour cloning), and for growth with the relaxed
-guide. A seed also chooses the episodes to hold out. Every run is written to ``--out`` as soon as it is done; runs that
-are there already are not repeated.
+Compares growth with the exact guide, fixed K (1 is behaviour cloning) and growth with the relaxed guide, with the same
+budget. The seed also selects the held-out episodes. Every run is written to ``--out`` as soon as it is done, and
+finished runs are not repeated.
 """
 
 from collections.abc import Sequence
@@ -32,16 +32,16 @@ class Args:
     """Compare growth with fixed numbers of options."""
 
     data: Path | None = None
-    """npz file with arrays ram, action and length; by default the scripted expert plays"""
+    """npz file with arrays ram, action and length; by default the scripted expert"""
     cache: Path = Path("out")
-    """folder to keep the episodes of the scripted expert in"""
+    """folder for the episodes of the scripted expert"""
     num_episodes: int = 1000
     epsilon: float = 0.05
-    """chance of a random action of the scripted expert: with 0.01 nine of ten held-out states were seen in training"""
+    """probability of a random action of the expert; with 0.01, nine of ten held-out states also occur in training"""
     only: tuple[str, ...] = ()
-    """rows to run now, by default all of them"""
+    """rows to run, by default all"""
     fixed: tuple[int, ...] = (1, 2, 4, 8, 16)
-    """numbers of options to compare with"""
+    """values of a fixed K to compare with"""
     relaxed: bool = True
     """also grow with the relaxed guide"""
     held_out: float = 0.2
@@ -54,14 +54,14 @@ class Args:
 
 
 def load(file: Path | None, cache: Path, num_episodes: int, epsilon: float, progress: bool = False) -> Trajectories:
-    """The demonstrations of a file, or of the scripted expert."""
+    """Demonstrations from a file, or of the scripted expert."""
     if file is not None:
         return load_atari(file)[:num_episodes]
     return atari_demonstrations("Breakout", num_episodes, cache=cache, epsilon=epsilon, progress=progress)
 
 
 def methods(args: Args) -> dict[str, tuple[str, dict]]:
-    """Name of a row -> method and its settings."""
+    """Name of a row -> (method, its settings)."""
     growth = {"max_options": 32}
     named = {GROWTH: ("options-exact", growth)}
     for K in args.fixed:
@@ -72,7 +72,7 @@ def methods(args: Args) -> dict[str, tuple[str, dict]]:
 
 
 def grid(args: Args) -> dict[str, dict]:
-    """Every run: all rows of a seed, then the next seed."""
+    """All runs, seed by seed."""
     about = {"num_episodes": args.num_episodes, "held_out": args.held_out, "epochs": args.epochs}
     about |= {"demonstrations": args.data.name} if args.data is not None else {"epsilon": args.epsilon}
     rows = methods(args)
@@ -86,9 +86,9 @@ def grid(args: Args) -> dict[str, dict]:
 
 
 def overlap(data: Trajectories, held: Trajectories) -> dict[str, float]:
-    """How much of what is held out is in the training set too: a game that starts alike goes on alike.
+    """Share of the held-out states and episodes that also occur in the training set; the game is deterministic.
 
-    Where much of it is, a held-out likelihood says little about states that were never seen.
+    If it is large, the held-out likelihood says little about unseen states.
     """
 
     def rows(states: torch.Tensor) -> list[bytes]:
@@ -114,7 +114,7 @@ def run(
     file: Path | None,
     cache: Path,
 ) -> dict:
-    """One discovery, judged on the held-out episodes."""
+    """One call of ``discover``, evaluated on the held-out episodes."""
     data, held = load(file, cache, num_episodes, epsilon).split(held_out, seed)
     skills = discover(data, method, epochs=epochs, seed=seed, progress=False, device="cpu", **config)
     segmentation = skills.segment(held)
@@ -134,7 +134,7 @@ def run(
 
 
 def verdict(rows: Sequence[dict]) -> list[str]:
-    """How growth compares with each fixed K on the same held-out episodes, in nats per step."""
+    """Difference of growth to each other row on the same held-out episodes, in nats per step."""
     score = {(row["row"], row["seed"]): row["exact_log_likelihood"] for row in rows}
     lines = []
     for name in dict.fromkeys(row["row"] for row in rows if row["row"] != GROWTH):
@@ -144,7 +144,7 @@ def verdict(rows: Sequence[dict]) -> list[str]:
 
 
 def main(args: Args) -> list[dict]:
-    load(args.data, args.cache, args.num_episodes, args.epsilon, args.progress)  # once, before many want it
+    load(args.data, args.cache, args.num_episodes, args.epsilon, args.progress)  # fills the cache for all processes
     job = partial(run, file=args.data, cache=args.cache)
     rows = run_grid(job, grid(args), args.out, args.processes, args.progress)
     for row in rows:

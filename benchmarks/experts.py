@@ -1,10 +1,10 @@
-"""How well the scripted Atari experts play. Run it with::
+"""Returns of the scripted Atari experts. Run it with::
 
     python benchmarks/experts.py
     python benchmarks/experts.py --games Pong --num-episodes 3
 
-Games are ``NoFrameskip-v4`` with frame skip 4; episodes start after 1 to 30 no-op frames and mix in random actions.
-Every return is written to ``--out``, with the command and the seed that made it.
+Games are ``NoFrameskip-v4`` with frame skip 4; episodes start after 1 to 30 no-op frames and contain random actions.
+All returns are written to ``--out``, with the command and the seed.
 """
 
 import json
@@ -26,18 +26,18 @@ class Args:
 
     games: tuple[str, ...] = ("Breakout", "Pong", "Freeway")
     num_episodes: int = 10
-    """of each game"""
+    """episodes per game"""
     max_steps: int = 6000
-    """cut an episode after so many actions"""
+    """cut an episode after this many actions"""
     epsilon: float = 0.01
-    """chance of a random action"""
+    """probability of a random action"""
     seed: int = 0
     out: Path = Path("benchmarks/results/experts.json")
     progress: bool = True
 
 
 def measure(game: str, args: Args) -> dict:
-    """Episodes of one game."""
+    """Returns and lengths of episodes of one game."""
     start = time.perf_counter()
     done = expert_rollouts(
         game, args.num_episodes, args.max_steps, args.seed, epsilon=args.epsilon, progress=args.progress

@@ -1,12 +1,12 @@
-"""How well skills play by themselves: each option alone, and all of them together. Run it with::
+"""Returns of skills without any reinforcement learning: each option alone, and all options combined. Run it with::
 
     python benchmarks/imitation.py --processes 2
     python benchmarks/imitation.py --games Freeway --arms bc options-exact@8 --seeds 0
 
-A scripted expert demonstrates, a method finds options, and nothing is learned any more: whole games of every option in
-use, and of ``skills.imitation()``, which knows when each is due. Settings are those of ``examples/atari_ppo.py``, and
-``bc`` is one clone of the expert. Likelihoods are of episodes that the method has not seen. Every run is written to
-``--out`` as soon as it is done; runs that are there already are not repeated.
+A method discovers options in demonstrations of a scripted expert. Then every option in use plays whole games, and so
+does ``skills.imitation()``, which infers the active option. Settings are those of ``examples/atari_ppo.py``; ``bc`` is
+behaviour cloning. Likelihoods are of held-out episodes. Every run is written to ``--out`` as soon as it is done, and
+finished runs are not repeated.
 """
 
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from pyro_options.discovery import discover
 from pyro_options.envs import EXPERTS, atari_demonstrations, make_atari
 from pyro_options.experiments import run_grid
 
-UNSEEN = 50_000  # added to the seed of demonstrations that are kept for likelihoods
+UNSEEN = 50_000  # offset of the seed of held-out demonstrations
 
 
 @dataclass(frozen=True)
 class Args:
-    """Play with skills, without learning."""
+    """Evaluate skills in games, without reinforcement learning."""
 
     games: tuple[str, ...] = ("Freeway", "Breakout")
     arms: tuple[str, ...] = ("bc", "options-exact", "options-exact@8", "ddo@8")
@@ -34,17 +34,17 @@ class Args:
     seeds: tuple[int, ...] = (0, 1, 2)
     """of demonstrations and discovery"""
     num_episodes: int = 300
-    """of the expert, to discover options in"""
+    """episodes of the expert, to discover options in"""
     epsilon: float = 0.05
-    """chance that the expert acts at random"""
+    """probability that the expert acts at random"""
     hidden: int = 64
-    """units of the network below the options"""
+    """width of the shared state network"""
     epochs: int | None = None
-    """of discovery, by default its own choice"""
+    """of discovery; by default those of discover"""
     num_games: int = 10
-    """to play with each option"""
+    """games per option"""
     max_steps: int = 3000
-    """cut a game after so many actions"""
+    """cut a game after this many actions"""
     processes: int = 1
     """runs at a time, each on one thread"""
     cache: Path = Path("out/imitation")
@@ -53,7 +53,7 @@ class Args:
 
 
 def mean_return(game: str, policy, num_games: int, max_steps: int) -> float:
-    """Over games of other seeds than the demonstrations had."""
+    """Mean return of a policy over games with other seeds than the demonstrations."""
     env = make_atari(game)
     try:
         return float(rollout(env, policy, num_games, max_steps, seed=2 * UNSEEN, packed=True).returns.mean())
@@ -74,7 +74,7 @@ def run(
     *,
     cache: Path,
 ) -> dict:
-    """One discovery, and games of what it found."""
+    """Discovers skills, and plays games with each and with all of them."""
     expert = {"max_steps": 300, "epsilon": epsilon, "cache": cache}
     data = atari_demonstrations(game, num_episodes, seed=seed, **expert)
     unseen = atari_demonstrations(game, max(1, num_episodes // 6), seed=seed + UNSEEN, **expert)

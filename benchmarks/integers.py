@@ -1,14 +1,14 @@
-"""CompILE's integer sequences: vocabulary of 5, three segments, Poisson lengths. Run::
+"""CompILE's integer sequences: vocabulary of 5, three segments, Poisson lengths. Run it with::
 
     python benchmarks/integers.py
     python benchmarks/integers.py --seeds 0 --epochs 10 --out /tmp/integers.json
 
-Learns from 1000 sequences and scores 200 others. CompILE is told the number of segments and of integers, as in its
-paper; its boundaries and skills are those of its own posterior, and, as ``decoded``, of exact decoding with its
-policies (what ``Skills.segment`` does). Of several beginnings the one with the best training bound goes on. The options
-model is told five options (``options-exact``), or nothing (``options-exact-np``). A boundary is right only at the very
-step; a symbol is reconstructed if it is the most probable one of the skill that is on. Every run is written to
-``--out`` at once, and a run that is already there is not made again.
+Trains on 1000 sequences and evaluates on 200 others. CompILE is given the number of segments and of integers, as in its
+paper. Its boundaries and skills are those of its amortized posterior and, as ``decoded``, those of exact decoding with
+its policies (``Skills.segment``); of several restarts, the one with the best training ELBO continues. The options model
+is given K = 5 (``options-exact``), or infers it (``options-exact-np``). A boundary must be at the exact step; a symbol
+counts as reconstructed if it is the most probable action of the active skill. Every run is written to ``--out`` as soon
+as it is done, and finished runs are not repeated.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ import tyro
 from torch import Tensor
 
 from pyro_options.data import Integers, Trajectories, integer_sequences
-from pyro_options.discovery import PRESETS, Method, build, discover
+from pyro_options.discovery import PRESETS, build, discover
 from pyro_options.experiments import run_grid
 from pyro_options.infer import Constant, TrainConfig, Trainer, best_start, restart_seed, set_seed
 from pyro_options.skills import Skills, boundaries, boundary_scores, to_skills
@@ -30,7 +30,7 @@ NUM_SYMBOLS = 5
 
 @dataclass(frozen=True)
 class Args:
-    """Cut sequences of integers into segments."""
+    """Segment sequences of integers."""
 
     seeds: tuple[int, ...] = tuple(range(10))
     methods: tuple[Literal["compile", "options-exact", "options-exact-np"], ...] = (
@@ -42,16 +42,16 @@ class Args:
     held_out: int = 200
     epochs: int = 40
     restarts: int = 4
-    beginning: int = 16  # epochs after which the best beginning of CompILE goes on
+    beginning: int = 16  # epochs of each restart of CompILE, before the best one continues
     processes: int = 1
     out: Path = Path("benchmarks/results/integers.json")
 
 
 def scores(truth: Integers, cut: int, options: Tensor, starts: Tensor, skills: Skills) -> dict:
-    """Boundary and reconstruction accuracy on the sequences after ``cut``."""
+    """Boundary and reconstruction accuracy on the sequences from index ``cut`` on."""
     data, true = truth.trajectories[cut:], truth.switches[cut:].clone()
     mask, starts = data.mask, starts.clone()
-    true[:, 0] = starts[:, 0] = False  # the first step begins a segment anyway
+    true[:, 0] = starts[:, 0] = False  # the first step always begins a segment
     where = boundary_scores(starts, true, mask, tolerance=0)
     said = skills.policy(data.states).logits.argmax(-1).gather(-1, options.unsqueeze(-1)).squeeze(-1)
     return {
@@ -63,13 +63,13 @@ def scores(truth: Integers, cut: int, options: Tensor, starts: Tensor, skills: S
     }
 
 
-def train_compile(data: Trajectories, epochs: int, restarts: int, beginning: int, seed: int) -> Method:
-    """The best of several beginnings, trained to the end."""
+def train_compile(data: Trajectories, epochs: int, restarts: int, beginning: int, seed: int) -> Trainer:
+    """Trains CompILE: the best of several restarts, to the end."""
     config = TrainConfig(
         epochs=epochs,
         batch_size=64,
         learning_rate=1e-2,
-        temperature=Constant(1.0),  # annealed, it often settles on boundaries before skills tell them apart
+        temperature=Constant(1.0),  # with annealing, boundaries often become fixed before the skills are distinct
         seed=seed,
         device="cpu",
         progress=False,
@@ -82,11 +82,11 @@ def train_compile(data: Trajectories, epochs: int, restarts: int, beginning: int
 
     trainer = best_start(begin, restarts, beginning)
     trainer.run()
-    return Method(trainer.model, trainer.guide, None)
+    return trainer
 
 
 def run(method: str, seed: int, num_episodes: int, held_out: int, epochs: int, restarts: int, beginning: int) -> dict:
-    """One method on one data set, both by the same seed."""
+    """Trains and evaluates one method on one data set, both with the same seed."""
     truth = integer_sequences(num_episodes, NUM_SYMBOLS, seed=seed)
     cut = num_episodes - held_out
     train, held = truth.trajectories[:cut], truth.trajectories[cut:]
@@ -106,7 +106,7 @@ def run(method: str, seed: int, num_episodes: int, held_out: int, epochs: int, r
 
 
 def summary(rows: list[dict]) -> list[str]:
-    """How many seeds of each method are as good as CompILE's paper says, a line each."""
+    """A line per method: the number of seeds with at least 95 % in every score, and the lowest scores."""
     lines = []
     for name in dict.fromkeys(row["method"] for row in rows):
         mine = [row for row in rows if row["method"] == name]

@@ -1,11 +1,11 @@
-"""What each compiled kernel saves of a whole training step, against its own twin in torch. Run::
+"""The share of a whole training step that each compiled kernel saves, against the same code in torch. Run it with::
 
     python benchmarks/kernels.py
     python benchmarks/kernels.py --threads 1 --json out/kernels.json
 
-A kernel that saves less than a twentieth of a step of every method that uses it does not earn its place. Steps with and
-without a kernel take turns in one process. The segment marginal is not part of a CompILE step, whose guide draws its
-segments: it is timed as growth and evaluation use it, value and posterior of a batch.
+A kernel that saves less than 5 % of a step for all methods that use it should be removed. Steps with and without a
+kernel alternate in one process. The segment marginal is not part of a training step of CompILE, whose guide samples
+segments: it is timed as in evaluation, likelihood and posterior of a batch.
 """
 
 import json
@@ -26,7 +26,7 @@ from pyro_options.infer import TrainConfig, Trainer
 from pyro_options.kernels.registry import KERNELS
 from pyro_options.skills import to_skills
 
-#: the least share of a step that a kernel must save somewhere
+#: the share of a step that a kernel must save in at least one workload
 BAR = 0.05
 
 
@@ -42,7 +42,7 @@ class Args:
 
 @contextmanager
 def without(name: str) -> Iterator[None]:
-    """As if this kernel could not be imported."""
+    """Disables a kernel, as if it could not be imported."""
     kernel = KERNELS[name]
     module = kernel.module
     kernel.__dict__["module"] = None
@@ -67,7 +67,7 @@ def segmentation_of(data, num_options: int) -> Callable[[], object]:
 
 
 def workloads() -> dict[str, tuple[Callable[[], object], tuple[str, ...]]]:
-    """Name -> a step, and the kernels that it uses."""
+    """Name -> (a step, the kernels that it uses)."""
     atari, many, short = Shape().batch(), Shape(actions=18).batch(), Shape(16).batch()
     small = synthetic_options(5, 64, num_actions=6, seed=0).trajectories
     exact, relaxed = ("path_marginal",), ("path_draw", "lstm")

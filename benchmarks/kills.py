@@ -1,14 +1,13 @@
-"""Kill trainings with SIGKILL at random moments, resume them, and compare the bytes they end with.
+"""Kill trainings with SIGKILL, resume them, and compare their final parameters with those of uninterrupted runs.
 
-Runs of every guide are processes of their own and are killed: at random times, in the middle of a checkpoint write
-(before the data are on disk, after, and between the two renames) and right after a growth. Each is killed several times
-before it may end. Run it with::
+Trainings with every guide run in separate processes. They are killed at random times, during the write of a checkpoint
+(before the data are on disk, after, and between the two renames) and right after a growth event; each several times
+before it may finish. Run it with::
 
     python benchmarks/kills.py --runs 25
 
-Runs that are in the results already are not repeated. It writes ``benchmarks/results/kills.json``: for each run, where
-it was killed, how many steps each kill lost, and whether the final parameters are those of the run that nobody
-disturbed, byte for byte.
+Finished runs are not repeated. It writes ``benchmarks/results/kills.json``: for each run, where it was killed, how many
+steps each kill lost, and whether the final parameters equal those of an uninterrupted run, bit for bit.
 """
 
 import json
@@ -32,12 +31,11 @@ from pyro_options.discovery import build
 from pyro_options.envs import message_demonstrations
 from pyro_options.infer import TrainConfig, Trainer, set_seed
 from pyro_options.persistence import Checkpoint
-from pyro_options.persistence.checkpoint import FORMAT
 from pyro_options.persistence.storage import checksum
 
 EVERY = 3  # steps between checkpoints
 GUIDES = ("options-exact", "options", "options-score-function", "options-straight-through", "options-point")
-#: where a process kills itself; ``time`` is a signal from outside
+#: where a process kills itself; ``time``: it is killed by the parent
 MOMENTS = ("time", "half written", "written", "between renames", "after growth")
 
 
@@ -47,14 +45,14 @@ class Args:
 
     runs: int = 25
     kills: int = 3
-    """of each run"""
+    """kills per run"""
     epochs: int = 12
     seed: int = 0
     out: Path = Path("benchmarks/results/kills.json")
 
 
 def make_trainer(method: str, epochs: int, path: Path | None) -> Trainer:
-    """A run that grows several times and prunes."""
+    """A training with several births and removals."""
     torch.set_num_threads(1)
     data = message_demonstrations(3, 120, 0)
     set_seed(0)
@@ -66,12 +64,12 @@ def make_trainer(method: str, epochs: int, path: Path | None) -> Trainer:
 
 
 def die() -> None:
-    """No handler, no cleaning up."""
+    """Kills this process without any cleanup."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def arm(trainer: Trainer, moment: str, countdown: int) -> None:
-    """Makes the process kill itself the ``countdown``-th time that it comes to a moment."""
+    """Makes the process kill itself when it reaches ``moment`` for the ``countdown``-th time."""
     left = [countdown]
 
     def bang() -> None:
@@ -83,9 +81,9 @@ def arm(trainer: Trainer, moment: str, countdown: int) -> None:
 
     def half_written(descriptor: int) -> None:
         entry = os.fstat(descriptor)
-        if stat.S_ISREG(entry.st_mode):  # a folder is synchronized too
+        if stat.S_ISREG(entry.st_mode):  # folders are synced too
             if left[0] == 1:
-                os.truncate(descriptor, entry.st_size // 2)  # what a disk may hold at that time
+                os.truncate(descriptor, entry.st_size // 2)  # simulates a partial write
             bang()
         fsync(descriptor)
 
@@ -116,7 +114,7 @@ def arm(trainer: Trainer, moment: str, countdown: int) -> None:
 
 
 def child(method: str, epochs: int, path: Path, moment: str, countdown: int) -> None:
-    """One life of a run. Notes each step taken, without a buffer, so that what a kill loses can be counted."""
+    """One process of a run. Logs each step, unbuffered, so that lost steps can be counted."""
     trainer = make_trainer(method, epochs, path)
     steps = os.open(path.with_name("steps"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     take = trainer.step
@@ -134,14 +132,14 @@ def child(method: str, epochs: int, path: Path, moment: str, countdown: int) -> 
 
 
 def final(trainer: Trainer) -> str:
-    """A checksum of every parameter, and of the history."""
+    """A checksum of all parameters and of the history."""
     tensors = {f"model.{name}": value for name, value in trainer.model.state_dict().items()}
     tensors |= {f"guide.{name}": value for name, value in trainer.guide.state_dict().items()}
     return checksum(json.dumps(trainer.history.to_dict() | {"seconds": 0.0}), tensors)
 
 
 def life(method: str, args: Args, path: Path, moment: str, countdown: int, seconds: float | None) -> int | None:
-    """Starts a process, perhaps kills it after some seconds; returns its exit code."""
+    """Starts a process, kills it after ``seconds`` if given, and returns its exit code."""
     process = get_context("fork").Process(target=child, args=(method, args.epochs, path, moment, countdown))
     process.start()
     if seconds is not None:
@@ -152,7 +150,7 @@ def life(method: str, args: Args, path: Path, moment: str, countdown: int, secon
 
 
 def lost_steps(log: Path) -> list[int]:
-    """Steps that each resumption had to repeat."""
+    """The number of steps that each resumed process had to repeat."""
     lost, last = [], None
     for line in log.read_text().splitlines():
         if line.startswith("start"):
@@ -164,7 +162,11 @@ def lost_steps(log: Path) -> list[int]:
 
 
 def run(number: int, method: str, expected: str, duration: float, args: Args) -> dict:
-    """One run, killed again and again, and what it came to."""
+    """One run that is killed several times, and its result.
+
+    :param expected: checksum of the uninterrupted run
+    :param duration: its duration in seconds
+    """
     rng = random.Random(f"{args.seed} {number}")
     folder = Path(tempfile.mkdtemp())
     path = folder / "run.safetensors"
@@ -174,14 +176,14 @@ def run(number: int, method: str, expected: str, duration: float, args: Args) ->
         seconds = rng.uniform(0, duration) if moment == "time" else None
         countdown = rng.randint(1, 2) if moment == "after growth" else rng.randint(1, 8)
         code = life(method, args, path, moment, countdown, seconds)
-        if code == 0:  # the end came first
+        if code == 0:  # it finished before the kill
             break
         assert code == -signal.SIGKILL, code
         killed.append(moment)
     if not path.with_name("final").exists():
         code = life(method, args, path, "never", 1, None)
         assert code == 0, code
-    FORMAT.read(path)
+    Trainer.FORMAT.read(path)
     row = {
         "number": number,
         "method": method,
@@ -215,7 +217,7 @@ def main(args: Args) -> dict:
 
 
 def summary(rows: list[dict], args: Args) -> dict:
-    """What the runs came to."""
+    """The content of the results file."""
     lost = [steps for row in rows for steps in row["lost_steps"]]
     return {
         "command": f"python benchmarks/kills.py --runs {args.runs} --kills {args.kills} --seed {args.seed}",

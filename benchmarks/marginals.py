@@ -1,4 +1,4 @@
-"""The marginal likelihood and its gradient alone: ours and those of other libraries, on the same numbers."""
+"""The marginal likelihood and its gradient: ours and those of other libraries, on the same inputs."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def emission_of(action_logits: Tensor, actions: Tensor) -> Tensor:
 
 
 def with_gradient(log_prob: Callable[..., Tensor], parameters: tuple[Tensor, ...]) -> Callable[[], tuple]:
-    """Value and gradient in all parameters."""
+    """A function that computes the value and the gradient with respect to all parameters."""
 
     def run():
         value = log_prob(*parameters).sum()
@@ -39,7 +39,7 @@ def ours(log_weights: Tensor, logits: Tensor, emission: Tensor) -> Tensor:
 
 
 def autograd_loop(log_weights: Tensor, logits: Tensor, emission: Tensor) -> Tensor:
-    """Plain automatic differentiation through the O(T K) recursion."""
+    """The O(T K) recursion, differentiated by autograd."""
     weights = log_weights.expand(len(emission), -1)
     return forward_messages(weights, logits.movedim(1, 0), emission.movedim(1, 0)).log_normalizer.sum(0)
 
@@ -47,7 +47,7 @@ def autograd_loop(log_weights: Tensor, logits: Tensor, emission: Tensor) -> Tens
 def discrete_hmm(log_weights: Tensor, logits: Tensor, action_logits: Tensor, actions: Tensor) -> Tensor:
     """Pyro's HMM with the (N, T, K, K) transitions of the option path.
 
-    It applies a transition before the first observation; there, every option is left for one drawn from the weights.
+    It applies a transition before the first observation; that one draws the option from the weights.
     """
     K = logits.shape[-1]
     switch = logsigmoid(logits).unsqueeze(-1) + log_weights
@@ -58,7 +58,7 @@ def discrete_hmm(log_weights: Tensor, logits: Tensor, action_logits: Tensor, act
 
 
 def jax_contenders(log_weights: Tensor, logits: Tensor, emission: Tensor) -> dict[str, Callable[[], object]]:
-    """dynamax's filter and a scan of the same O(T K) recursion, jitted, value and gradient; empty without them."""
+    """Value and gradient by dynamax's filter and by a JAX scan of the O(T K) recursion, jitted; empty without JAX."""
     try:
         import jax
         import jax.numpy as jnp

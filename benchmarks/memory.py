@@ -1,4 +1,4 @@
-"""Peak resident memory of a job in a process of its own. Run by ``run.py``: ``python benchmarks/memory.py JOB``."""
+"""Peak resident memory of a job in a separate process. Run by ``run.py``: ``python benchmarks/memory.py JOB``."""
 
 import re
 import resource
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def peak_megabytes(job: str) -> float:
-    """The peak of a fresh interpreter that does one of :data:`JOBS`."""
+    """Peak memory of a new interpreter that runs one of :data:`JOBS`."""
     result = subprocess.run([sys.executable, Path(__file__), job], capture_output=True, text=True, check=True)
     return float(result.stdout.split()[-1])
 
@@ -28,7 +28,7 @@ def _marginal(peer: str, T: int) -> None:
 
 
 def _training(guide: str) -> None:
-    """Two steps on 1000 trajectories of 1000 RAM states, which stay packed until a batch needs them."""
+    """Two steps on 1000 trajectories of 1000 RAM states, which stay packed outside of batches."""
     from itertools import islice
 
     import numpy as np
@@ -45,7 +45,7 @@ def _training(guide: str) -> None:
 
 
 def _discovery() -> None:
-    """`discover` with growth on the same, for an epoch: the batches are its own choice."""
+    """One epoch of ``discover`` with growth on the same data, with its default batch size."""
     import numpy as np
     import torch
 
@@ -68,7 +68,8 @@ JOBS = {
 
 
 def _peak() -> float:
-    """Of this program, in megabytes. What ``getrusage`` says begins with the process that started it."""
+    """Peak memory of this process in megabytes. ``getrusage`` includes the parent's memory before exec, so prefer
+    ``/proc``."""
     status = Path("/proc/self/status")
     if status.exists():
         return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) / 1024

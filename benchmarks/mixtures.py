@@ -1,12 +1,12 @@
 """Dirichlet-process Gaussian mixtures against scikit-learn's BayesianGaussianMixture.
 
-Ours starts from one component and is told nothing; theirs gets a truncation above the truth and the best, by its own
-bound, of several starts. Both are scored on held-out rows: log-density per row and adjusted Rand index. Theirs is given
-the better of its own ``score`` and the plug-in density at its estimates. Run it with::
+Ours starts from one component and infers K; scikit-learn's gets a truncation above the true number, and the best of
+several starts by its lower bound. Both are evaluated on held-out rows: log-density per row and adjusted Rand index. For
+scikit-learn the better of its ``score`` and the plug-in density at its estimates counts. Run it with::
 
     python benchmarks/mixtures.py --json benchmarks/results/mixtures.json
 
-Finished runs are kept in the file, so it resumes where it stopped; a table is written beside it.
+Finished runs are saved in the file and not repeated; a table is written beside it.
 """
 
 import json
@@ -36,23 +36,23 @@ REAL = {"iris": datasets.load_iris, "wine": datasets.load_wine, "digits-pca": da
 
 @dataclass(frozen=True)
 class Args:
-    """Which data, which seeds."""
+    """Compare mixtures with scikit-learn."""
 
     clusters: tuple[int, ...] = (3, 10, 30)
-    """synthetic data sets"""
+    """numbers of clusters of the synthetic data sets"""
     real: tuple[str, ...] = ("iris", "wine")
     """among iris, wine and digits-pca"""
     seeds: tuple[int, ...] = tuple(range(10))
     starts: int = 10
-    """of scikit-learn"""
+    """initializations of scikit-learn"""
     covariance: Literal["full", "diagonal"] = "full"
-    """of both"""
+    """of the components of both"""
     rows_per_cluster: int = 100
     json: Path = Path("benchmarks/results/mixtures.json")
 
 
 def synthetic(num_clusters: int, rows_per_cluster: int, seed: int):
-    """Gaussians in the plane with random covariances, means at least 5 apart; train, held out, and their labels."""
+    """Gaussians in the plane with random covariances and means at least 5 apart: training and held-out rows, labels."""
     rng = np.random.default_rng(seed)
     factors = np.tril(rng.normal(size=(num_clusters, 2, 2))) * 0.4 + 0.6 * np.eye(2)
     means: list[np.ndarray] = []
@@ -71,7 +71,7 @@ def synthetic(num_clusters: int, rows_per_cluster: int, seed: int):
 
 
 def real(name: str, seed: int):
-    """Standardized, a quarter held out; digits in their first 10 principal components."""
+    """A standardized real data set with a quarter held out; digits as their first 10 principal components."""
     rows, labels = REAL[name](return_X_y=True)
     if name == "digits-pca":
         rows = PCA(10, random_state=0).fit_transform(rows)
@@ -141,7 +141,7 @@ def run(task: str, seed: int, args: Args) -> dict:
 
 
 def gaps(runs: list[dict], key: str) -> np.ndarray:
-    """Ours minus theirs, seed by seed."""
+    """Ours minus scikit-learn's, for each seed."""
     return np.array([r["ours"][key] - r["sklearn"][key] for r in runs])
 
 
@@ -159,7 +159,7 @@ def row(task: str, runs: list[dict]) -> str:
 
 
 def table(runs: list[dict]) -> str:
-    """Means over seeds, the worst difference, and in how many seeds ours is behind (density: by over 0.02 nats)."""
+    """Means over seeds, the worst difference, and the number of seeds where ours is worse (density: by > 0.02 nats)."""
     titles = ["data", "seeds", "log-density: ours, sklearn", "worst difference, behind"]
     titles += ["ARI: ours, sklearn", "worst difference, behind", "used: ours, sklearn", "exact number: ours, sklearn"]
     lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]

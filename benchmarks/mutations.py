@@ -1,12 +1,12 @@
-"""Break one critical line at a time and see whether the tests notice.
+"""Mutation tests: change one critical line at a time and check that the tests fail.
 
 Run it with::
 
     python benchmarks/mutations.py
 
-The tree is copied, each line changed in turn, and only the tests that should notice are run; first without any
-change, so that a red test means what it says. Mutations that are in the results already are not repeated. It writes
-``benchmarks/results/mutations.json`` and fails if a change goes unnoticed.
+The tree is copied, and for each mutation only the tests that should fail are run, first on the unchanged code, where
+they must pass. Mutations that are in the results already are not repeated. It writes
+``benchmarks/results/mutations.json`` and fails if a mutation is not caught.
 """
 
 import json
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Mutation:
-    """One line, what becomes of it, and who should notice."""
+    """A source line, its mutated version, and the tests that should fail."""
 
     what: str
     file: str
@@ -152,12 +152,12 @@ class Args:
     """Mutate and test."""
 
     only: tuple[int, ...] = ()
-    """numbers of the mutations to try; by default all"""
+    """indices of the mutations to run; by default all"""
     out: Path = ROOT / "benchmarks/results/mutations.json"
 
 
 def copy_tree(target: Path) -> None:
-    """The package with models and guides where an installation has them, and the tests."""
+    """Copies the tests and the package, with models and guides inside it as in an installation."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "pyro_options", target / "pyro_options", ignore=ignored)
     for name in ("models", "guides"):
@@ -167,12 +167,12 @@ def copy_tree(target: Path) -> None:
 
 
 def place(target: Path, file: str) -> Path:
-    """Where a file of the tree is in the copy."""
+    """The path of a source file in the copy."""
     return target / file if file.startswith("pyro_options") else target / "pyro_options" / file
 
 
 def run_tests(target: Path, tests: tuple[str, ...]) -> tuple[bool, str]:
-    """Whether they pass, and the first that does not."""
+    """Whether the tests pass, and the name of the first that fails."""
     paths = [str(target / "tests" / name) for name in tests]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow and not benchmark", *paths]
     environment = os.environ | {"PYTHONPATH": str(target)}

@@ -1,4 +1,4 @@
-"""The relaxed model and guide as one would first write them in Pyro: two sample sites for each step of an episode."""
+"""A straightforward implementation of the relaxed model and guide in Pyro: latent sample sites for every time step."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ _EPS = 1e-6
 
 
 class NaiveOptions(nn.Module):
-    """Model and guide with the layers of the library's: linear heads, an LSTM of 32 units, a decoder of 32 by 32."""
+    """Model and guide with the library's layers: linear heads, an LSTM of 32 units, a decoder with widths 32 and 32."""
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -68,7 +68,7 @@ class NaiveOptions(nn.Module):
 
 
 def naive_step(shape: Shape, batch: Trajectories) -> Callable[[], float]:
-    """One SVI step, with the cheapest of Pyro's ELBOs and without checks."""
+    """One SVI step, with Pyro's cheapest ELBO and without validation."""
     naive = NaiveOptions(shape)
     svi = SVI(naive.model, naive.guide, pyro.optim.Adam({"lr": 1e-6}), Trace_ELBO())
 

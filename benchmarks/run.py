@@ -1,19 +1,19 @@
-"""How fast a training step is, as ratios measured in one process by contenders that take turns.
+"""Speed of a training step, as ratios of times that are measured alternately in one process.
 
-Run::
+Run it with::
 
     python benchmarks/run.py                 # everything; a quarter of an hour
-    python benchmarks/run.py --quick         # what CI guards; a minute
-    python benchmarks/run.py --json FILE     # the numbers: ratios, and raw times under seconds/…
+    python benchmarks/run.py --quick         # the ratios that the tests compare; a minute
+    python benchmarks/run.py --json FILE     # write the ratios, and raw times under seconds/…
 
-The *floor* is what no method can do without: the product of the states with all policy and termination heads, a scalar
-loss, backward, Adam. A ratio ``a/b`` is the time of a over the time of b; small is good. dynamax and jax take part if
-they are installed: ``pip install "pyro-options[bench]"``.
+The *floor* is the minimum that any method needs: the product of the states with all policy and termination heads, a
+scalar loss, backward, Adam. A ratio ``a/b`` is the time of a over the time of b; lower is better. dynamax and jax are
+included if they are installed: ``pip install "pyro-options[bench]"``.
 
-There is no log-depth scan. A step of the recursion is diagonal plus rank one, but a product of two steps is a full
-matrix: an associative scan does O(T K^2) memory and O(T K^3) work where the loop does O(T K), which the rows against
-``DiscreteHMM`` (it runs exactly that scan) show at every length. With one compiled loop per episode and more episodes
-than cores there is nothing left to run in parallel.
+There is no log-depth (associative) scan. A transition is diagonal plus rank one, but the product of two is a full
+matrix: the scan takes O(T K^2) memory and O(T K^3) work where the loop takes O(T K). The ratios to ``DiscreteHMM``,
+which runs exactly that scan, show the difference at every length. With one compiled loop per episode and more episodes
+than cores, the loop already uses all cores.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from timing import race
 
 from pyro_options.growth import grow
 
-#: the most that a ratio may be
+#: upper limits of the ratios
 BARS = {
     "exact/floor/A4": 1.25,
     "exact/floor/A18": 1.25,
@@ -48,9 +48,9 @@ GUIDES = ("exact", "relaxed")
 
 
 class Report(dict):
-    """A flat mapping of names to numbers: ratios, and raw figures under ``seconds/`` and ``megabytes/``.
+    """A flat mapping of names to numbers: ratios, and raw values under ``seconds/`` and ``megabytes/``.
 
-    :param judge: print whether a ratio meets its bar, which is meant for the shapes of the full run
+    :param judge: print whether each ratio is within its limit; the limits are for the shapes of the full run
     """
 
     def __init__(self, judge: bool):
@@ -73,7 +73,7 @@ class Report(dict):
 
 
 def measure_steps(report: Report, shapes: Iterable[Shape], rounds: int) -> None:
-    """Steps of each guide against the floor; with fewer than all bits varying, the floor still multiplies them all."""
+    """Steps of each guide against the floor, which always multiplies all bits, even if only some vary."""
     for shape in shapes:
         where = f"A{shape.actions}" + (f"/bits{shape.varying}" if shape.varying < BITS else "")
         batch = shape.batch()
@@ -93,7 +93,7 @@ def measure_naive(report: Report, shape: Shape, rounds: int) -> None:
 
 
 def measure_marginals(report: Report, shapes: Iterable[tuple[int, int, int]], rounds: int) -> None:
-    """Value and gradients given emissions, against jitted JAX and plain autograd."""
+    """Value and gradient given emissions, against jitted JAX and autograd."""
     for N, T, K in shapes:
         log_weights, logits, action_logits, actions = inputs(N, T, K)
         parameters = log_weights, logits, emission_of(action_logits, actions).detach().requires_grad_()
@@ -112,7 +112,7 @@ def measure_marginals(report: Report, shapes: Iterable[tuple[int, int, int]], ro
 
 
 def measure_discrete_hmm(report: Report, shapes: Iterable[tuple[int, int, int]], rounds: int) -> None:
-    """Value and gradients given action logits, against Pyro's HMM."""
+    """Value and gradient given action logits, against Pyro's ``DiscreteHMM``."""
     for N, T, K in shapes:
         *parameters, actions = inputs(N, T, K)
 
@@ -130,7 +130,7 @@ def measure_discrete_hmm(report: Report, shapes: Iterable[tuple[int, int, int]],
 
 
 def measure_scaling(report: Report, rounds: int) -> None:
-    """Steps along T, K and the batch size, each with the others at the paper's."""
+    """Steps for several T, K and batch sizes; the other dimensions are the paper's."""
     axes = {
         "T": [Shape(steps=T) for T in (100, 300, 1000)],
         "K": [Shape(options=K) for K in (2, 4, 8, 16, 32)],
@@ -148,7 +148,7 @@ def measure_scaling(report: Report, rounds: int) -> None:
 
 
 def measure_rest(report: Report, shape: Shape, rounds: int) -> None:
-    """A growth event and the making of a batch, against a training step."""
+    """A growth event and the preparation of batches, against a training step."""
     batch = shape.batch()
     growing, half = trainer("exact", shape, batch, grows=True), len(batch) // 2
     growing.step(batch)
@@ -173,7 +173,7 @@ def measure_memory(report: Report) -> None:
 
 
 def profile(shape: Shape) -> None:
-    """Where the time of a step goes."""
+    """Prints the most expensive operations of a step."""
     batch = shape.batch()
     for guide in GUIDES:
         step = svi_step(guide, shape, batch)
@@ -188,7 +188,7 @@ def profile(shape: Shape) -> None:
 
 
 def plot(report: Report, path: Path) -> None:
-    """Time of a step along T, K and batch size, on logarithmic axes with a line of slope one."""
+    """Time of a step against T, K and batch size, on logarithmic axes with a line of slope one."""
     from pyro_options import viz
 
     titles = {"T": "steps in an episode", "K": "options", "N": "episodes in a batch"}
@@ -213,7 +213,7 @@ def plot(report: Report, path: Path) -> None:
 
 
 def quick() -> Report:
-    """A minute's worth of the same ratios on small shapes."""
+    """The same ratios on small shapes, in about a minute."""
     report, shape = Report(judge=False), Shape(32, 100)
     measure_steps(report, [shape], 7)
     measure_naive(report, Shape(32, 30), 3)

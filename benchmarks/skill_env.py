@@ -1,11 +1,10 @@
-"""What skills cost: steps of the environment per second, with them and without, through PPO. Run it with::
+"""The overhead of skills: environment steps per second in PPO, with and without skills. Run it with::
 
     python benchmarks/skill_env.py
     python benchmarks/skill_env.py --game Pong --rounds 20
 
-Both arms learn from Atari's RAM with the same settings and take turns in one process. Without skills each decision is
-a step; with them a decision that starts a skill lasts until the skill ends, and every step of it is counted. The ratio
-should be at least 0.8.
+Both arms train on Atari RAM with the same settings, alternately in one process. Without skills each decision is one
+environment step; with skills a decision can last many, and all of them are counted. The ratio should be at least 0.8.
 """
 
 import json
@@ -29,15 +28,15 @@ from pyro_options.skills import Skills
 
 @dataclass(frozen=True)
 class Args:
-    """Measure what skills cost."""
+    """Measure the overhead of skills."""
 
     game: str = "Breakout"
     num_options: int = 8
-    """linear options on the bits of the RAM that vary, untrained: what they choose does not change what they cost"""
+    """untrained linear options on the varying bits of the RAM; their actions do not affect the time they take"""
     max_duration: int = 15
     num_envs: int = 8
     n_steps: int = 64
-    """decisions of each environment in a turn"""
+    """decisions per environment and update"""
     rounds: int = 10
     seed: int = 0
     out: Path = Path("benchmarks/results/skill_env.json")
@@ -48,7 +47,7 @@ def make_skills(args: Args) -> Skills:
     torch.manual_seed(args.seed)
     method = build("options-exact", data, num_options=args.num_options, hidden=(), skip_constant=True)
     weights = method.guide.weights.mean_log_weights()
-    method.model.termination.initial_logit = -2.0  # about as long as learned ones
+    method.model.termination.initial_logit = -2.0  # durations similar to those of trained options
     return Skills(method.model.policy, method.model.termination, weights, data.packed)
 
 
@@ -61,9 +60,9 @@ def make_learner(args: Args, skills: Skills | None) -> SMDPPPO:
 
 
 def turn(learner: SMDPPPO) -> float:
-    """Steps of the environment per second of one update."""
+    """Environment steps per second during one update."""
     before, start = learner.num_primitive_steps, time.process_time()
-    learner.learn(1, reset_num_timesteps=False)  # one update, which takes many more steps than one
+    learner.learn(1, reset_num_timesteps=False)  # collects a whole rollout, then updates once
     return (learner.num_primitive_steps - before) / (time.process_time() - start)
 
 

@@ -1,11 +1,11 @@
-"""20,000 SVI steps with 200 births and removals: memory must not grow, and the optimizer must forget what is gone.
+"""20,000 SVI steps with 200 births and removals: checks that neither memory nor the optimizer's state leaks.
 
 Run it with::
 
     python benchmarks/soak.py
 
-Options are born and pruned in turn, every 100 steps, between K = 1 and K = 8; the warm-up is the first fifth. It writes
-``benchmarks/results/soak.json``: resident memory after each hundred steps, and what the optimizer holds at the end.
+K moves between 1 and 8 by one birth or removal every 100 steps; the first fifth is warm-up. It writes
+``benchmarks/results/soak.json``: resident memory after every 100 steps, and the number of stale optimizer entries.
 """
 
 import gc
@@ -26,7 +26,7 @@ from pyro_options.infer import TrainConfig, Trainer, set_seed
 
 @dataclass(frozen=True)
 class Args:
-    """Train for long."""
+    """Long training with many births and removals."""
 
     steps: int = 20_000
     moves: int = 200
@@ -36,13 +36,13 @@ class Args:
 
 
 def resident_bytes() -> int:
-    """Memory that this process holds, by the kernel's books."""
+    """Resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096
 
 
 def stale_entries(trainer: Trainer) -> int:
-    """Parameters that the optimizer knows and the modules do not, and states of another shape than their parameter."""
+    """Number of optimizer entries without a parameter in the modules, or with another shape than their parameter."""
     own = {id(parameter): parameter for parameter in trainer.parameters()}
     listed = [p for group in trainer.optimizer.param_groups for p in group["params"]]
     stale = sum(id(p) not in own for p in [*listed, *trainer.optimizer.state])

@@ -1,4 +1,4 @@
-"""Full training steps: the floor, and every guide on the same batch."""
+"""Complete training steps: the floor, and the guides, on the same batch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ BITS = 1024
 
 @dataclass(frozen=True)
 class Shape:
-    """Size of a batch and its model; the defaults are the paper's Atari setting."""
+    """Sizes of a batch and of the model; the defaults are the paper's Atari setting."""
 
     episodes: int = 128
     steps: int = 300
@@ -24,7 +24,7 @@ class Shape:
     varying: int = BITS
 
     def batch(self) -> Trajectories:
-        """Random bits and actions; with ``varying=BITS`` none of the bits is constant, so none is free."""
+        """Random bits and actions; all but ``varying`` bits are constant, which ``skip_constant`` can ignore."""
         generator = torch.Generator().manual_seed(0)
         states = torch.randint(2, (self.episodes, self.steps, BITS), dtype=torch.uint8, generator=generator)
         states[..., torch.randperm(BITS, generator=generator)[self.varying :]] = 1
@@ -33,7 +33,7 @@ class Shape:
 
 
 def floor(shape: Shape, batch: Trajectories) -> Callable[[], None]:
-    """What no method can do without: the product of states with all heads, a scalar loss, backward, Adam."""
+    """The minimum that any method needs: the product of states with all heads, a scalar loss, backward, Adam."""
     K, A = shape.options, shape.actions
     heads = nn.Linear(BITS, K * (A + 1))
     optimizer = torch.optim.Adam(heads.parameters(), lr=1e-3, fused=True)
@@ -52,7 +52,7 @@ def floor(shape: Shape, batch: Trajectories) -> Callable[[], None]:
 
 
 def trainer(guide: str, shape: Shape, batch: Trajectories, grows: bool = False) -> Trainer:
-    """A method of the library in the paper's Atari setting: linear heads, an LSTM of 32 units in the encoder."""
+    """The trainer of a guide in the paper's Atari setting: linear heads, an LSTM of 32 units in the encoder."""
     K = shape.options
     options = {"num_options": None if grows else K, "initial_options": K, "rule": "evidence"}
     method = build(None, batch, guide=guide, **options, skip_constant=shape.varying < BITS)
@@ -61,6 +61,6 @@ def trainer(guide: str, shape: Shape, batch: Trajectories, grows: bool = False) 
 
 
 def svi_step(guide: str, shape: Shape, batch: Trajectories) -> Callable[[], float]:
-    """The whole of :meth:`Trainer.step`: ELBO, gradients, clipping, Adam."""
+    """:meth:`Trainer.step`: ELBO, gradients, clipping, Adam."""
     training = trainer(guide, shape, batch)
     return lambda: training.step(batch)

@@ -1,4 +1,4 @@
-"""Times of contenders that take turns, so that whatever else the machine does hits all of them alike."""
+"""Alternating time measurements, so that other load on the machine affects all candidates alike."""
 
 import gc
 import time
@@ -8,9 +8,9 @@ import torch
 
 
 def race(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """The fastest of ``rounds`` turns of each contender, in seconds, after one turn to warm up.
+    """The minimum time of ``rounds`` runs of each function, in seconds, after one warm-up run; the runs alternate.
 
-    With one thread it is processor time that counts, which other processes do not take away; with more, the clock.
+    With one thread it measures processor time, which other processes affect less; with more threads, wall-clock time.
     """
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     best = dict.fromkeys(contenders, float("inf"))

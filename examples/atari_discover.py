@@ -1,17 +1,17 @@
-"""Discover options in Atari demonstrations: RAM as bits, one linear layer per option, as many options as it takes.
+"""Discover options in Atari demonstrations: RAM bits as states, a linear policy per option, K inferred from the data.
 
-Run it with demonstrations of the scripted expert (no download), of a file, or of a Minari data set::
+Demonstrations come from the scripted expert (no download), a file, or a Minari data set. Run it with::
 
     python examples/atari_discover.py --expert scripted --game Breakout
     python examples/atari_discover.py --data breakout.npz                    # arrays ram, action, length
     python examples/atari_discover.py --data mine.npz --guide relaxed        # or a file of Trajectories.save
     python examples/atari_discover.py --minari atari/breakout/expert-v0
     python examples/atari_discover.py --expert scripted --termination-cost 3  # longer options
-    python examples/atari_discover.py --resume                               # go on after Ctrl-C, or a crash
+    python examples/atari_discover.py --resume                               # resume after Ctrl-C or a crash
 
-It prints the options and writes ``results.json``, ``config.json``, ``skills.safetensors``, ``atari_discover.png``,
-``option_cards.png``, ``options_*.gif``, held-out episodes with the option that is on, and ``report.html``, the same to
-move through in a browser, to ``--out``.
+It prints the options and writes to ``--out``: ``results.json``, ``config.json``, ``skills.safetensors``,
+``atari_discover.png``, ``option_cards.png``, ``options_*.gif`` (held-out episodes with the active option) and
+``report.html`` (an interactive report of the same).
 """
 
 import json
@@ -44,60 +44,60 @@ class Args:
     """Discover options in Atari demonstrations."""
 
     data: Path | None = None
-    """npz file with arrays ram (N, T, 128), action (N, T) and length (N,), or one that Trajectories.save wrote"""
+    """npz file with arrays ram (N, T, 128), action (N, T) and length (N,), or a file of Trajectories.save"""
     minari: str | None = None
     """id of a local Minari data set of RAM observations"""
     expert: Literal["scripted"] | None = None
-    """let the scripted expert of --game play; the default without --data and --minari"""
+    """record demonstrations of the scripted expert of --game; the default without --data and --minari"""
     game: str = "Breakout"
-    """for the expert, for names of actions, and for pictures"""
+    """for the expert, the names of actions, and frames"""
     num_episodes: int = 200
-    """of the expert"""
+    """episodes of the expert"""
     max_steps: int = 300
-    """of an episode of the expert"""
+    """maximum length of an expert's episode"""
     epsilon: float = 0.05
-    """chance that the expert acts at random, which shows states that are not its own"""
+    """probability that the expert acts at random, to visit more states"""
     subset: int | None = None
-    """use only so many episodes"""
+    """use only this many first episodes"""
     guide: Literal["exact", "relaxed", "score-function", "straight-through"] = "exact"
     """posterior over paths"""
     num_options: int | None = None
     """fix K instead of growing it"""
     initial_options: int | None = None
-    """to grow from; by default what goes with the rule"""
+    """initial K; by default that of the rule"""
     max_options: int = 32
     rule: Literal["trial", "evidence", "usage", "posterior-usage"] | None = None
-    """when to grow: trial judges options after they have trained, evidence at birth; usage is the paper's; by default
-    what goes with the guide"""
+    """when to grow: trial judges new options after training them, evidence at birth; usage is the paper's rule; by
+    default that of the guide"""
     birth: str | None = None
-    """how an option starts; by default what goes with the rule"""
+    """how a new option is initialized; by default that of the rule"""
     check_every: int | None = None
-    """updates between growth checks; by default a sixth of all"""
+    """updates between growth checks; by default that of the rule, or a sixth of all updates"""
     termination_cost: float = 0.0
-    """nats for each termination: more makes options longer"""
+    """nats per termination; higher values make options longer"""
     epochs: int | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
     held_out: float = 0.2
     """share of the episodes to evaluate on"""
     gifs: int = 1
-    """animated episodes"""
+    """number of animated episodes"""
     gif_steps: int = 150
-    """steps in each"""
+    """steps per animation"""
     report_episodes: int = 6
     """held-out episodes in the report; 0 for no report"""
     report_steps: int = 300
-    """steps of each"""
+    """steps of each episode in the report"""
     seed: int = 0
     device: str = "auto"
     out: Path = Path("out/atari_discover")
     resume: bool = False
-    """go on with the training that was stopped in --out"""
+    """resume the interrupted training in --out"""
     progress: bool = True
 
 
 def load(args: Args) -> Trajectories:
-    """Demonstrations from where the arguments say."""
+    """Demonstrations of the expert, from a file, or from Minari."""
     if sum(x is not None for x in (args.data, args.minari, args.expert)) > 1:
         raise SystemExit("Expected one of --data, --minari and --expert but got several.")
     if args.minari is not None:
@@ -113,7 +113,7 @@ def load(args: Args) -> Trajectories:
 
 
 def action_names(args: Args, num_actions: int) -> list[str] | None:
-    """What the game calls its actions, if it has that many."""
+    """The game's names of its actions, if their number matches."""
     env = make_atari(args.game)
     names = env.unwrapped.get_action_meanings()
     env.close()
@@ -121,7 +121,7 @@ def action_names(args: Args, num_actions: int) -> list[str] | None:
 
 
 def train(args: Args, data: Trajectories, method: str, **config) -> Skills:
-    """Skills with the settings that all methods share."""
+    """Runs ``discover`` with the settings that are the same for all methods."""
     return discover(
         data,
         method,
@@ -139,7 +139,7 @@ def train(args: Args, data: Trajectories, method: str, **config) -> Skills:
 
 
 def results(args: Args, skills: Skills, cloned: Skills, segmentation: Segmentation, held: Trajectories) -> dict:
-    """What ``results.json`` holds; everything is measured on held-out episodes unless it says so."""
+    """The content of ``results.json``; on held-out episodes unless the name says ``train``."""
     likelihood, baseline = skills.log_likelihood(held), cloned.log_likelihood(held)
     summary = skills.summarize(held, segmentation)
     history = skills.metadata["history"]
@@ -169,7 +169,7 @@ def results(args: Args, skills: Skills, cloned: Skills, segmentation: Segmentati
 
 
 def figure(skills: Skills, segmentation: Segmentation, held: Trajectories, title: str, path: Path) -> None:
-    """Growth, usage, lengths, what each option does, and a few episodes cut into options."""
+    """Growth, usage, segment lengths, actions of each option, and some segmented episodes."""
     shown, summary = min(len(held), 10), skills.summarize(held, segmentation)
     history = skills.metadata["history"]
     used = max(1, int((summary.usage >= 0.001).sum()))
@@ -196,7 +196,7 @@ def figure(skills: Skills, segmentation: Segmentation, held: Trajectories, title
 
 
 def replayed(args: Args, held: Trajectories) -> list[list | None]:
-    """Screens of the held-out episodes that are shown, ``None`` where one cannot be replayed."""
+    """Screens of the held-out episodes to show, ``None`` for an episode that cannot be replayed."""
     count = max(args.gifs, args.report_episodes)
     if not count:
         return []
@@ -207,7 +207,7 @@ def replayed(args: Args, held: Trajectories) -> list[list | None]:
 
 
 def cards(skills: Skills, segmentation: Segmentation, held: Trajectories, frames: list, path: Path) -> None:
-    """What each option in use is like."""
+    """Draws the cards of the nine most used options."""
     made = make_cards(segmentation, skills.summarize(held, segmentation).actions)
     seen = {i: screens for i, screens in enumerate(frames) if screens is not None}
     with viz.style():
@@ -217,7 +217,7 @@ def cards(skills: Skills, segmentation: Segmentation, held: Trajectories, frames
 
 
 def gifs(args: Args, skills: Skills, held: Trajectories, segmentation: Segmentation, replays: list) -> list[Path]:
-    """Animations of held-out episodes; fresh ones of the expert where those cannot be replayed."""
+    """Animations of held-out episodes, or of new episodes of the expert if they cannot be replayed."""
     written = []
     for i in range(min(args.gifs, len(held))):
         steps = min(int(held.lengths[i]), args.gif_steps)
@@ -235,7 +235,7 @@ def gifs(args: Args, skills: Skills, held: Trajectories, segmentation: Segmentat
 
 
 def expert_episode(args: Args, skills: Skills, number: int) -> tuple[list, list[int]]:
-    """Frames of an episode of the scripted expert, and the options that explain it."""
+    """Frames of a new episode of the scripted expert, and its segmentation."""
     frames: list = []
     env = make_atari(args.game, render_mode="rgb_array")
 
@@ -250,7 +250,7 @@ def expert_episode(args: Args, skills: Skills, number: int) -> tuple[list, list[
 
 
 def main(args: Args) -> dict:
-    """Discovers, compares, draws, saves."""
+    """Discovers options, compares them with behaviour cloning, and writes all files."""
     args.out.mkdir(parents=True, exist_ok=True)
     data, held = load(args).split(args.held_out, args.seed)
     print(f"train on {data}\nbudget   {Budget()}")
@@ -268,7 +268,7 @@ def main(args: Args) -> dict:
     segmentation = skills.segment(held)
     found = results(args, skills, cloned, segmentation, held)
     paths = {"out": str(args.out), "data": None if args.data is None else str(args.data)}
-    (args.out / "config.json").write_text(json.dumps(asdict(args) | paths, indent=2) + "\n")  # they were accepted
+    (args.out / "config.json").write_text(json.dumps(asdict(args) | paths, indent=2) + "\n")
     (args.out / "results.json").write_text(json.dumps(found, indent=2) + "\n")
     skills.used().save(args.out / "skills.safetensors")
     title = f"{args.game}, seed {args.seed}: {found['exact_log_likelihood']:.3f} held-out nats per step, "

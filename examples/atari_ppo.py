@@ -1,22 +1,25 @@
-"""From a scripted expert to learning curves on Atari games, with skills and without.
+"""PPO on Atari games with and without skills, from demonstrations of a scripted expert to learning curves.
 
-Each run plays the expert, discovers options in its RAM with a named method, adds them to the game's actions and trains
-PPO. Run it with::
+Each run records the expert, discovers options in RAM states with a named method, adds them to the game's actions and
+trains PPO. Run it with::
 
     python examples/atari_ppo.py                                     # RAM, MlpPolicy: two games, seven arms, five seeds
     python examples/atari_ppo.py --games Freeway --arms none options-exact ddo@8 --seeds 0 --total-steps 50000
     python examples/atari_ppo.py --preset paper --device cuda        # pixels, CnnPolicy, 3 million decisions
-    python examples/atari_ppo.py --no-run                            # only draw what is there
+    python examples/atari_ppo.py --no-run                            # only tables and figure of finished runs
 
-An arm is ``none`` or a method of ``pyro_options.discovery``, with ``@K`` to fix the number of options (ddo and compile
-need it, bc has one) and with ``+imitation`` to have all options together as one more skill. Runs are kept in
-``--out``: stop it whenever you like, and the same command goes on from the last checkpoints to the same numbers. It
-writes a JSON file for each game (every run, with commands and versions), ``atari_ppo.md`` and ``atari_ppo.png``:
-interquartile means over seeds with 95 % bootstrap intervals, against decisions (the paper's axis) and against frames
-of the emulator (the fair one). Two commands may share an ``--out`` if they play different games; each then draws and
-tabulates its own, and one with ``--no-run`` and all of them (``--games``, ``--arms``, ``--seeds``) does so for all.
-Every arm has the same wrappers. Returns are those of whole games, unclipped, over the last games of training (20 with
-RAM, 100 with pixels); frames of resets are not counted.
+An arm is ``none`` or a method of ``pyro_options.discovery``, with ``@K`` to fix the number of options (required for ddo
+and compile; bc always has one) and with ``+imitation`` to add imitation with all options combined as one more skill.
+
+Runs are saved in ``--out``; after an interruption, the same command resumes from the last checkpoints with the same
+results. It writes a JSON file for each game (every run, with commands and versions), ``atari_ppo.md`` and
+``atari_ppo.png``: interquartile means over seeds with 95 % bootstrap intervals, against decisions (the paper's axis)
+and against emulator frames (a fair comparison). Several commands may share an ``--out`` if they play different games;
+each writes tables and figure of its own games, and ``--no-run`` with all ``--games``, ``--arms`` and ``--seeds`` writes
+those of all.
+
+All arms use the same wrappers. Returns are of whole games, unclipped, and averaged over the last games of training (20
+with RAM, 100 with pixels); frames of resets are not counted.
 """
 
 import signal
@@ -44,13 +47,13 @@ from pyro_options.rl import SMDPPPO, PartwiseLearning
 from pyro_options.skills import Skills
 
 FRAME_SKIP = 4
-IMITATION = "+imitation"  # at the end of an arm
+IMITATION = "+imitation"  # suffix of an arm
 DISCOVERY = ("num_episodes", "episode_steps", "epsilon", "termination_cost", "epochs")
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What the agent sees, and how PPO learns from it."""
+    """Policy network and PPO settings; ``paper`` observes pixels, ``ram`` the bits of the RAM."""
 
     policy: str
     total_steps: int
@@ -58,7 +61,7 @@ class Preset:
     ppo: dict[str, Any]
 
 
-#: paper: the defaults of Stable-Baselines3 with n_steps 512 (appendix B); ram: a study that a CPU can do
+#: paper: the defaults of Stable-Baselines3 with n_steps 512 (appendix B); ram: small enough for a CPU
 PRESETS = {
     "paper": Preset("CnnPolicy", 3_000_000, 1, {"n_steps": 512}),
     "ram": Preset(
@@ -81,28 +84,28 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything about a run but its game, arm and seed."""
+    """Settings of a run apart from game, arm and seed."""
 
     preset: Literal["ram", "paper"] = "ram"
     total_steps: int | None = None
-    """decisions of each run; by default the preset's"""
+    """decisions per run; by default those of the preset"""
     max_duration: int = 4
-    """steps after which a skill is stopped"""
+    """maximum number of steps of a skill"""
     deterministic: bool = True
     """whether skills take their most probable action"""
     gamma: float = 0.99
     num_episodes: int = 300
-    """of the expert"""
+    """episodes of the expert"""
     episode_steps: int = 300
-    """at which an expert's episode is cut"""
+    """maximum length of an expert's episode"""
     epsilon: float = 0.05
-    """chance that the expert acts at random, which shows states that are not its own"""
+    """probability that the expert acts at random, to visit more states"""
     termination_cost: float = 0.0
-    """nats for each termination, where options have any; more makes them longer"""
+    """nats per termination, for methods with terminations; higher values make options longer"""
     hidden: tuple[int, ...] = (64,)
-    """units of the network below the options; none for a linear layer each"""
+    """widths of the shared state network; empty for a linear layer per option"""
     epochs: int | None = None
-    """of discovery, by default its own choice"""
+    """of discovery; by default those of discover"""
 
     @property
     def steps(self) -> int:
@@ -110,12 +113,12 @@ class Setup:
 
 
 def parts(arm: str) -> tuple[str, str, str]:
-    """The method of an arm, ``@`` if its number of options is given, and that number."""
+    """Splits an arm without its suffix into the method, ``@`` or an empty string, and K."""
     return arm.removesuffix(IMITATION).partition("@")
 
 
 def _check_arm(arm: str) -> None:
-    """Refuses an arm before demonstrations are played for it."""
+    """Raises for an invalid arm, before any demonstrations are recorded."""
     name, at, count = parts(arm)
     known = arm == "none" or (name in METHODS and (not at or (count.isdecimal() and int(count) >= 1)))
     check(known, f"arms none, or one of {', '.join(METHODS)}, with @K and {IMITATION} or without", repr(arm))
@@ -130,7 +133,7 @@ def _check_arm(arm: str) -> None:
 
 @dataclass(frozen=True)
 class Args(Setup):
-    """Skills from an expert, then PPO."""
+    """Discover skills in expert demonstrations, then train PPO with them."""
 
     games: tuple[str, ...] = ("Freeway", "Breakout")
     """Breakout, Freeway or Pong"""
@@ -143,13 +146,13 @@ class Args(Setup):
     processes: int = 1
     """runs at a time, each on one thread"""
     env_processes: bool = False
-    """one process for each environment"""
+    """run each environment in its own process"""
     checkpoint_every: int = 100_000
-    """decisions"""
+    """decisions between checkpoints"""
     device: str = "auto"
     out: Path = Path("out/atari_ppo")
     run: bool = True
-    """otherwise only draw and write what is there"""
+    """train missing runs; otherwise only write tables and figure of finished ones"""
     progress: bool = True
 
     def __post_init__(self) -> None:
@@ -160,14 +163,14 @@ class Args(Setup):
 
 
 def grid(game: str, args: Args) -> dict[str, dict]:
-    """Every run, in whole rounds of seeds, so that a study that is not done yet is a fair one."""
+    """All runs, seed by seed, so that an unfinished study compares all arms on the same seeds."""
     setup = {field.name: getattr(args, field.name) for field in fields(Setup)} | {"total_steps": args.steps}
     runs = product(args.seeds, args.arms)
     return {f"{arm}, seed {seed}": {"game": game, "arm": arm, "seed": seed, **setup} for seed, arm in runs}
 
 
 class RamBits(gym.ObservationWrapper):
-    """The bits of the RAM, 1024 zeros and ones."""
+    """The RAM as 1024 bits."""
 
     def __init__(self, env: gym.Env):
         super().__init__(env)
@@ -178,7 +181,7 @@ class RamBits(gym.ObservationWrapper):
 
 
 def make_game(game: str, preset: str) -> gym.Env:
-    """The game as every arm sees it; Monitor is innermost, to report whole games and unclipped scores."""
+    """The environment that all arms share; Monitor is innermost, to report whole games and unclipped scores."""
     if preset == "paper":
         make_atari(game).close()  # registers the games
         env: gym.Env = Monitor(gym.make(f"{game}NoFrameskip-v4", frameskip=1))
@@ -192,7 +195,7 @@ def make_game(game: str, preset: str) -> gym.Env:
 
 def make_envs(game: str, setup: Setup, skills: Skills | None, processes: bool = False, imitate: bool = False) -> VecEnv:
     def make():
-        if processes:  # Ctrl-C reaches every process of a terminal; the learner needs its environments to end a part
+        if processes:  # Ctrl-C is sent to all processes of the terminal, but the learner must finish its rollout
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         options = {"max_duration": setup.max_duration, "deterministic": setup.deterministic, "frame_skip": FRAME_SKIP}
         env = make_game(game, setup.preset)
@@ -205,7 +208,7 @@ def make_envs(game: str, setup: Setup, skills: Skills | None, processes: bool = 
 def find_skills(
     game: str, arm: str, setup: Setup, seed: int, folder: Path, device: str, progress: bool = False
 ) -> Skills | None:
-    """Options from the expert's demonstrations; kept in the run's folder."""
+    """Discovers skills in the expert's demonstrations, or loads them from the run's folder."""
     if arm == "none":
         return None
     path = folder / "skills.safetensors"
@@ -225,7 +228,7 @@ def find_skills(
     if setup.epochs is not None:
         config["epochs"] = setup.epochs
     play = {"max_steps": setup.episode_steps, "epsilon": setup.epsilon, "seed": seed, "progress": progress}
-    data = atari_demonstrations(game, setup.num_episodes, cache=folder.parent, **play)  # which all arms of a seed share
+    data = atari_demonstrations(game, setup.num_episodes, cache=folder.parent, **play)  # shared by all arms of a seed
     saved = {"checkpoint": folder / "discovery.safetensors", "resume": True}
     skills = discover(data, name, seed=seed, device=device, progress=progress, **saved, **config).used()
     skills.metadata["setup"] = about
@@ -245,10 +248,10 @@ def run(
     progress: bool = False,
     **setup,
 ) -> dict:
-    """One arm of one game with one seed, from wherever it was left.
+    """Trains one arm of one game with one seed, resuming from its last checkpoint.
 
     :param every: decisions between checkpoints
-    :param progress: show how far this run is
+    :param progress: show a progress bar
     :param setup: fields of :class:`Setup`
     """
     given, preset = Setup(**setup), PRESETS[setup["preset"]]
@@ -261,7 +264,7 @@ def run(
         lambda envs: SMDPPPO(preset.policy, envs, gamma=given.gamma, seed=seed, device=device, **preset.ppo),
         every=every,
         seed=seed,
-        # total_steps may be more when it goes on; the rest of a preset may not change under its name
+        # total_steps may be larger when resuming; everything else in the preset must be the same
         about=setup | asdict(preset) | {"total_steps": None},
         progress=progress,
     ).run(given.steps)
@@ -275,9 +278,9 @@ def run(
 
 
 def main(args: Args) -> list[dict]:
-    """Runs what is missing, then writes the tables and the figure."""
+    """Trains missing runs, then writes the tables and the figure."""
     where = {"out": args.out, "every": args.checkpoint_every, "device": args.device}
-    alone = args.processes == 1  # bars of several runs at a time would write over each other
+    alone = args.processes == 1  # progress bars of parallel runs would overwrite each other
     job = partial(run, env_processes=args.env_processes, progress=args.progress and alone, **where)
     rows: list[dict] = []
     for game in args.games:

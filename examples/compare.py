@@ -1,19 +1,19 @@
-"""Every method on the same demonstrations: ours, DDO, CompILE and behaviour cloning, for several K and seeds.
+"""Compare all methods on the same demonstrations: ours, DDO, CompILE and behaviour cloning, for several K and seeds.
 
-Tasks are the paper's messages, data from five known options, CompILE's sequences of integers, and Breakout. Run it::
+Tasks are the paper's messages, data from five known options, CompILE's integer sequences, and Breakout. Run it with::
 
-    python examples/compare.py                                              # all of it, on two cores
+    python examples/compare.py                                              # everything, on two cores
     python examples/compare.py --tasks synthetic --methods options-exact ddo --seeds 0 1 2
     python examples/compare.py --data breakout_expert.npz                   # arrays ram, action, length
 
-A method that can grow is run once without being told K; one that cannot, and those of ``--fixed``, once for each K of
-the task, by the best of ``--restarts`` beginnings. Every run is one call of ``discover`` with its defaults, or with
-what is better for the task (``TASKS`` in ``examples/studies/tasks.py``). Finished runs are kept in ``--out``: stop it
-whenever you like, and the same command goes on. It writes ``compare.json`` (every run, with commands and versions),
+A method that can grow is run once with K inferred. Methods that cannot, and those of ``--fixed``, are run for each K of
+the task, with the best of ``--restarts`` restarts. Every run is one call of ``discover`` with its defaults, or with
+settings tuned for the task (``TASKS`` in ``examples/studies/tasks.py``). Finished runs are saved in ``--out``, and the
+same command resumes after an interruption. It writes ``compare.json`` (every run, with commands and versions),
 ``compare.md`` and a figure for each task: interquartile means over seeds with 95 % bootstrap intervals.
 
-The log-likelihood is that of held-out actions given states, exact, with paths (CompILE's segments) summed out. Segments
-are the most probable ones; they are compared with the truth where there is one.
+The log-likelihood is that of held-out actions given states, exact, with paths (CompILE: segments) summed out. The most
+probable segmentation is compared with the ground truth if there is one.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,25 +45,25 @@ class Args:
     methods: tuple[str, ...] = ("options-exact", "options", "ddo", "compile", "compile-np", "bc", "bc-deep")
     """keys of METHODS"""
     fixed: tuple[str, ...] = ("options-exact",)
-    """methods that can grow to run with fixed K as well"""
+    """methods that can grow, to be run with fixed K as well"""
     num_options: tuple[int, ...] = ()
-    """fixed K to try, by default those of the task"""
+    """values of a fixed K; by default those of the task"""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     data: Path | None = None
-    """npz file of Breakout with arrays ram, action and length; by default the scripted expert plays"""
+    """npz file of Breakout with arrays ram, action and length; by default the scripted expert"""
     num_episodes: int | None = None
-    """to learn from; by default those of the task"""
+    """training episodes; by default those of the task"""
     held_out: int | None = None
-    """episodes to judge by; by default those of the task"""
+    """episodes for evaluation; by default those of the task"""
     epochs: int | None = None
     """by default those of the task, or of discover"""
     restarts: int = 4
-    """beginnings of methods that are told K, of which the best goes on: nothing else saves them from a local optimum"""
+    """restarts of methods with a given K, of which the best continues: a single run often ends in a local optimum"""
     processes: int = 2
     """runs at a time, each on one thread"""
     out: Path = Path("out/compare")
     run: bool = True
-    """otherwise only draw and write what is there"""
+    """train missing runs; otherwise only write table and figures of finished ones"""
     progress: bool = True
 
     def __post_init__(self) -> None:
@@ -75,9 +75,9 @@ class Args:
 
 
 def arms(method: str, num_options: Sequence[int], fixed: bool = True) -> list[int | None]:
-    """The numbers of options to run a method with; ``None`` leaves K to it.
+    """The values of K to run a method with; ``None`` means that K is inferred, or fixed by the method.
 
-    :param fixed: whether one that can grow is given each K as well
+    :param fixed: whether to run a method that can grow with each fixed K as well
     """
     settings = METHODS[method]
     if "num_options" in settings:
@@ -99,8 +99,8 @@ def entry(
 ) -> dict[str, dict]:
     """Name -> settings of one run.
 
-    :param data: what Breakout's demonstrations are called
-    :param restarts: beginnings of a method that is told K
+    :param data: name of Breakout's demonstrations, for the record
+    :param restarts: restarts of a method with a given K
     """
     config = TASKS[task].settings | TASKS[task].tuned.get(method, {}) | ({} if epochs is None else {"epochs": epochs})
     if K is not None and restarts > 1:
@@ -113,7 +113,7 @@ def entry(
 
 
 def grid(args: Args) -> dict[str, dict]:
-    """Every run, in whole rounds of seeds, so that a comparison that is not done yet is a fair one."""
+    """All runs, seed by seed, so that an unfinished comparison has all methods on the same seeds."""
     jobs: dict[str, dict] = {}
     given = {"num_episodes": args.num_episodes, "held_out": args.held_out}
     given = {name: x for name, x in given.items() if x is not None}
@@ -126,7 +126,7 @@ def grid(args: Args) -> dict[str, dict]:
 
 
 def label(row: dict) -> str:
-    """A method as tables name it."""
+    """The name of a method in tables and figures."""
     return row["method"] if row["fixed_options"] is None else f"{row['method']}, K = {row['fixed_options']}"
 
 
@@ -142,15 +142,15 @@ def run(
     *,
     file: Path | None = None,
 ) -> dict:
-    """One discovery, judged on held-out episodes.
+    """One call of ``discover``, evaluated on held-out episodes.
 
-    :param config: for ``discover``
-    :param data: what Breakout's demonstrations are called, for the record
-    :param entropy_weight: of the entropy regularizer at the start, instead of the guide's default
+    :param config: arguments of ``discover``
+    :param data: name of Breakout's demonstrations, for the record
+    :param entropy_weight: initial weight of the entropy regularizer, instead of the guide's default
     """
     spec = TASKS[task]
     episodes = spec.make(seed, replace(spec.size, **size), file)
-    # JSON has no tuples; what a method's name fixes is not a task's to set
+    # JSON has no tuples; settings that the method fixes are not overridden by the task
     config = {k: tuple(x) if isinstance(x, list) else x for k, x in config.items() if k not in METHODS[method]}
     if fixed_options is not None:
         config["num_options"] = fixed_options
@@ -162,7 +162,7 @@ def run(
 
 
 def judge(skills: Skills, episodes: Demonstrations) -> dict:
-    """Likelihood and segments of held-out episodes."""
+    """Likelihood and segmentation of held-out episodes."""
     held, truth = episodes.held_out, episodes.truth
     found = skills.segment(held)
     said = skills.predict(held.states[held.mask].numpy(), found.options[held.mask].numpy())
@@ -185,7 +185,7 @@ def judge(skills: Skills, episodes: Demonstrations) -> dict:
     return result
 
 
-#: what a column says, the entry of a row, how to print it; those without an entry are left out
+#: title, key of a row and number format of each column; columns whose key is missing are omitted
 COLUMNS = (
     ("held-out nats per step", "log_likelihood", ".4f"),
     ("below the best possible", "below_best", ".4f"),
@@ -199,9 +199,9 @@ COLUMNS = (
 
 
 def table(rows: list[dict], name: Callable[[dict], str] = label) -> str:
-    """One task, a line per method, in Markdown.
+    """A Markdown table of one task, with a line per method.
 
-    :param name: of the line that a run belongs to
+    :param name: line that a run belongs to
     """
     columns = [column for column in COLUMNS if column[1] in rows[0]]
     lines = []
@@ -212,7 +212,7 @@ def table(rows: list[dict], name: Callable[[dict], str] = label) -> str:
 
 
 def page(rows: list[dict]) -> str:
-    """All tasks, in Markdown."""
+    """The Markdown page with all tasks."""
     parts = [
         "# Methods compared\n",
         "Interquartile means over seeds, with 95 % bootstrap intervals in brackets where runs differ; seconds are the"
@@ -235,9 +235,9 @@ def figure_name(task: str) -> str:
 
 
 def figure(title: str, rows: list[dict], path: Path, name: Callable[[dict], str] = label) -> None:
-    """Likelihood and segmentation, a line per method, coloured by family.
+    """Likelihood and segmentation scores, a line per method and K, coloured by method.
 
-    :param name: of the line that a run belongs to
+    :param name: line that a run belongs to
     """
     shown = {"below_best": "nats per step below the best", "accuracy": "steps right", "boundary_f1": "boundary F1"}
     if "below_best" not in rows[0]:
@@ -261,7 +261,7 @@ def figure(title: str, rows: list[dict], path: Path, name: Callable[[dict], str]
 
 
 def main(args: Args) -> list[dict]:
-    """Runs what is missing, then writes the table and the figures."""
+    """Trains missing runs, then writes the tables and the figures."""
     path, jobs = args.out / "compare.json", grid(args)
     if args.run:
         rows = run_grid(partial(run, file=args.data), jobs, path, args.processes, args.progress)

@@ -1,13 +1,14 @@
-"""Find kinds of documents without being told how many: a Pitman-Yor mixture over counts that grows from one component.
+"""Cluster documents with an unknown number of topics: a Pitman-Yor mixture over word counts, grown from one component.
 
-Every document is about one bar of a five by five grid of words, some kinds far rarer than others. Run it with::
+The vocabulary is a 5 × 5 grid, and the words of a document come from one row or column of it (a bar). Some bars are far
+rarer than others. Run it with::
 
     python examples/count_mixture.py
     python examples/count_mixture.py --discount 0        # a Dirichlet process
     python examples/count_mixture.py --num-words 10      # short documents
 
-It prints a table and writes ``results.json`` and ``count_mixture.png`` (the kinds that were found, K over training) to
-``--out``.
+It prints a table and writes ``results.json`` and ``count_mixture.png`` (the components that were found, K over
+training) to ``--out``.
 """
 
 import json
@@ -32,20 +33,20 @@ class Args:
 
     num_documents: int = 600
     num_words: int = 40
-    """in a document"""
+    """words per document"""
     noise: float = 0.1
-    """share of words from anywhere"""
+    """probability that a word is uniform over the grid"""
     discount: float = 0.25
     """of the Pitman-Yor prior; 0 is a Dirichlet process"""
     seed: int = 0
     patience: int = 4
-    """refused births in a row after which growth is over"""
+    """growth ends after this many refused births in a row"""
     out: Path = Path("out/count_mixture")
     """folder for results"""
 
 
 def make_documents(args: Args) -> tuple[torch.Tensor, torch.Tensor]:
-    """Counts of words ``(N, 25)`` and the bar of each document; bar k is as frequent as ``1 / (k + 1)``."""
+    """Word counts ``(N, 25)`` and the bar of each document ``(N,)``; bar k has probability ∝ ``1 / (k + 1)``."""
     generator = torch.Generator().manual_seed(args.seed)
     bars = torch.zeros(2 * SIDE, SIDE, SIDE)
     for i in range(SIDE):
@@ -58,7 +59,7 @@ def make_documents(args: Args) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def figure(trainer: MixtureTrainer, shares: torch.Tensor, truth: int, path: Path) -> None:
-    """The words of every component, the most frequent first, and the number of them over training."""
+    """Word probabilities of every component, the most frequent first, and K over training."""
     words = trainer.model.components.predictive().concentration.detach()
     words = (words / words.sum(-1, keepdim=True)).unflatten(-1, (SIDE, SIDE))
     order = shares.argsort(descending=True)
@@ -82,7 +83,7 @@ def figure(trainer: MixtureTrainer, shares: torch.Tensor, truth: int, path: Path
 
 
 def main(args: Args) -> dict:
-    """Trains, prints, saves."""
+    """Trains the mixture, prints the table and writes the files."""
     torch.set_num_threads(1)
     args.out.mkdir(parents=True, exist_ok=True)
     rows, kinds = make_documents(args)

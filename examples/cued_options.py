@@ -1,7 +1,8 @@
-"""When the state says which skill comes next: a high-level policy that sees it against one that does not.
+"""State-dependent against state-independent choice of options, on demonstrations with cues.
 
-A cue flashes at the start of every segment and says what to do until the next one. Within a segment nothing shows it:
-only the option remembers. Both models learn one option per cue, but only η(s) knows which one to start. Run it with::
+The first state of every segment shows a cue, which determines the action of the whole segment; later states do not show
+it, so the option must carry it. Both models learn one option per cue, but only η(s) can predict which option starts.
+Run it with::
 
     python examples/cued_options.py
 
@@ -42,7 +43,7 @@ class Args:
 
 
 def demonstrations(args: Args, num_episodes: int, seed: int) -> Trajectories:
-    """States: the cue, one-hot, where a segment starts, then zeros, and a one. Actions: the cue, all segment long."""
+    """States: the cue, one-hot, at the first step of a segment, else zeros; and a constant 1. Actions: the cue."""
     generator = torch.Generator().manual_seed(seed)
     cues = torch.randint(args.num_cues, (num_episodes, args.num_segments), generator=generator)
     actions = cues.repeat_interleave(args.segment_length, 1)
@@ -77,7 +78,7 @@ def train(args: Args, state_dependent: bool) -> tuple[Trainer, dict]:
 
 @torch.no_grad()
 def choices(trainer: Trainer, num_cues: int) -> torch.Tensor:
-    """The chance that each option starts where each cue is shown, ``(K, cues)``, among options that exist."""
+    """Probability of each option in a state with each cue, ``(K, cues)``, normalized over the K options."""
     model, log_weights = trainer.model, trainer.guide.weights.mean_log_weights()
     states = torch.cat([torch.eye(num_cues), torch.ones(num_cues, 1)], -1)
     if isinstance(model, StateOptionHMM):

@@ -1,4 +1,4 @@
-"""Find clusters without being told how many: a Dirichlet-process mixture that grows from one component.
+"""Cluster points with an unknown number of clusters: a Dirichlet-process Gaussian mixture, grown from one component.
 
 Run it with::
 
@@ -6,7 +6,7 @@ Run it with::
     python examples/dp_mixture.py --num-clusters 20 --covariance diagonal
 
 It prints a table and writes ``results.json`` and ``dp_mixture.png`` (the clusters, K over training, and the posterior
-over how many are in use) to ``--out``.
+over the number of components in use) to ``--out``.
 """
 
 import json
@@ -30,20 +30,20 @@ class Args:
     """Cluster points in the plane."""
 
     num_clusters: int = 8
-    """of the data; the model does not know"""
+    """true number of clusters, unknown to the model"""
     num_rows: int = 800
     covariance: Literal["full", "diagonal"] = "full"
     discount: float = 0.0
-    """above 0 the prior is a Pitman-Yor process"""
+    """of the Pitman-Yor prior; 0 is a Dirichlet process"""
     seed: int = 0
     patience: int = 4
-    """refused births in a row after which growth is over"""
+    """growth ends after this many refused births in a row"""
     out: Path = Path("out/dp_mixture")
     """folder for results"""
 
 
 def make_clusters(num_clusters: int, num_rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Elongated clusters on a sunflower's spiral: rows ``(N, 2)`` and the cluster of each."""
+    """Elongated clusters with centres on a golden-angle spiral: rows ``(N, 2)`` and labels ``(N,)``."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(num_clusters, (num_rows,), generator=generator)
     turn = math.pi * (3 - math.sqrt(5)) * torch.arange(num_clusters)

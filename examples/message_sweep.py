@@ -1,14 +1,14 @@
-"""How often does each guide solve the message task? Seeds × vocabulary sizes × guides, in local processes.
+"""How often does each guide solve the message task? A sweep over seeds, vocabulary sizes and guides.
 
-Every run is one of ``examples/toy_message.py``, with its defaults or with one thing changed (``--variants``).
-Finished runs are kept in ``--out``, so the sweep resumes where it stopped. The committed results come from::
+Every run is that of ``examples/toy_message.py``, with its defaults or with one setting changed (``--variants``).
+Finished runs are saved in ``--out`` and not repeated. The committed results come from::
 
     python examples/message_sweep.py
     python examples/message_sweep.py --name message_sweep_usage --guides relaxed --num-messages 2 4 6 8 --variants usage
     python examples/message_sweep.py --name message_ablation --guides relaxed --num-messages 8 --seeds 0 1 \\
         --variants random-births equal-rates independent-heads trajectory-entropy no-entropy evidence
 
-It writes ``NAME.json`` (every run, and the versions that made it), a table and, for several vocabulary sizes, a figure.
+It writes ``NAME.json`` (every run, with package versions), a table and, for several vocabulary sizes, a figure.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from studies.message_run import MessageRun
 from pyro_options import viz
 from pyro_options.experiments import run_grid
 
-#: what a variant changes of the defaults of :class:`MessageRun`
+#: settings of :class:`MessageRun` that a variant changes
 USAGE = {"rule": "usage", "epochs": 300}  # the paper's rule, with split births
 VARIANTS: dict[str, dict] = {
     "default": {},
@@ -55,13 +55,13 @@ class Args:
     num_messages: tuple[int, ...] = tuple(range(2, 13))
     seeds: tuple[int, ...] = tuple(range(10))
     epochs: int | None = None
-    """by default those of the variant, or of the guide"""
+    """by default those of the variant, or of MessageRun"""
     processes: int = 2
     out: Path = Path("examples/results")
 
 
 def run(variant: str, guide: str, num_messages: int, seed: int, **more) -> dict:
-    """One run, as ``toy_message.py`` does it."""
+    """One run, with the defaults of ``toy_message.py``."""
     given = {"num_messages": num_messages, "guide": guide, "seed": seed}
     return MessageRun(**given | VARIANTS[variant] | more).run()[1]
 
@@ -75,7 +75,7 @@ def entry(variant: str, guide: str, num_messages: int, seed: int, epochs: int | 
 
 
 def grid(args: Args) -> dict[str, dict]:
-    """Every run, in whole rounds of seeds, so that a partial sweep is a fair one."""
+    """All runs, seed by seed, so that an unfinished sweep has all guides on the same seeds."""
     jobs: dict[str, dict] = {}
     for seed, variant, guide, n in product(args.seeds, args.variants, args.guides, args.num_messages):
         jobs |= entry(variant, guide, n, seed, args.epochs)
@@ -87,7 +87,7 @@ def label(result: dict) -> str:
 
 
 def table(results: list[dict]) -> str:
-    """Successes, options in use and K, by guide and vocabulary size, in Markdown."""
+    """A Markdown table of successes, options in use and K, by guide and vocabulary size."""
     lines = [
         "| guide | messages | success | used options = messages | K |",
         "|---|---|---|---|---|",
@@ -108,7 +108,7 @@ def table(results: list[dict]) -> str:
 def figure(results: list[dict], path: Path, title: Callable[[dict], str] = label) -> None:
     """Recovered K against the vocabulary size, as in figure 2 of the paper.
 
-    :param title: of the panel that a run belongs to
+    :param title: panel that a run belongs to
     """
     panels = sorted({title(r) for r in results})
     with viz.style():
@@ -124,7 +124,7 @@ def figure(results: list[dict], path: Path, title: Callable[[dict], str] = label
 
 
 def main(args: Args) -> list[dict]:
-    """Runs what is missing, then writes table and figure."""
+    """Trains missing runs, then writes the table and the figure."""
     results = run_grid(run, grid(args), args.out / f"{args.name}.json", args.processes)
     (args.out / f"{args.name}.md").write_text(table(results))
     if len({r["num_messages"] for r in results}) > 1:

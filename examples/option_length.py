@@ -1,7 +1,7 @@
-"""What do longer options cost? Held-out likelihood against the length of segments, for several termination costs.
+"""What do longer options cost? Held-out likelihood against segment length, for several termination costs.
 
-Likelihood alone lets options stop at every other step of Breakout. Each termination can be made to cost some nats
-(``termination_cost``; 0 is the paper's model), which buys longer options. Run it with::
+Trained for likelihood alone, options terminate at about every other step of Breakout. ``termination_cost`` penalizes
+each termination by some nats (0 is the paper's model), for longer options at a lower likelihood. Run it with::
 
     python examples/option_length.py                                    # demonstrations of the scripted expert
     python examples/option_length.py --data breakout_expert.npz
@@ -25,17 +25,17 @@ from pyro_options.skills import IN_USE
 
 @dataclass(frozen=True)
 class Args:
-    """Trade likelihood for length."""
+    """Trade likelihood for longer options."""
 
     name: str = "option_length"
     """of the files to write"""
     data: Path | None = None
-    """npz file with arrays ram, action and length; by default the scripted expert plays"""
+    """npz file with arrays ram, action and length; by default the scripted expert"""
     game: str = "Breakout"
     num_episodes: int = 300
-    """to train and evaluate on"""
+    """episodes for training and evaluation together"""
     costs: tuple[float, ...] = (0.0, 0.1, 0.2, 0.35, 0.5, 1.0)
-    """nats for each termination"""
+    """nats per termination"""
     seeds: tuple[int, ...] = (0,)
     num_options: int | None = 8
     """fixed K, so that only the cost differs"""
@@ -46,7 +46,7 @@ class Args:
 
 
 def run(args: Args, data: Trajectories, held: Trajectories, cost: float, seed: int) -> dict:
-    """One cost and seed."""
+    """Discovers and evaluates skills for one cost and seed."""
     config = {"num_options": args.num_options, "termination_cost": cost}
     skills = discover(data, epochs=args.epochs, seed=seed, device="cpu", progress=args.progress, **config)
     segmentation = skills.segment(held)
@@ -65,7 +65,7 @@ def run(args: Args, data: Trajectories, held: Trajectories, cost: float, seed: i
 
 
 def figure(runs: list[dict], path: Path) -> None:
-    """Likelihood against two lengths: until another option takes over, and until the option is chosen again."""
+    """Likelihood against the length of segments, and against the steps between terminations."""
     labels = {"mean_segment_length": "steps until another option", "mean_duration": "steps between terminations"}
     with viz.style():
         fig, axes = viz.plt.subplots(1, 2, figsize=(viz.PAGE, 3), layout="constrained", sharey=True)
@@ -88,7 +88,7 @@ def figure(runs: list[dict], path: Path) -> None:
 
 
 def main(args: Args) -> list[dict]:
-    """Every cost and seed, then the figure."""
+    """Runs all costs and seeds, then writes the figure."""
     args.out.mkdir(parents=True, exist_ok=True)
     source = atari_discover.Args(data=args.data, game=args.game, num_episodes=args.num_episodes, progress=args.progress)
     data, held = atari_discover.load(source)[: args.num_episodes].split(args.held_out)

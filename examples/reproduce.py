@@ -1,14 +1,14 @@
-"""Every experiment of the paper that a CPU can run, from raw runs to figures and a page. Run it with::
+"""Reproduce the experiments of the paper that a CPU can run, from raw runs to figures and a page. Run it with::
 
-    python examples/reproduce.py                                       # quick: minutes, to see that it all works
+    python examples/reproduce.py                                       # quick: minutes, to check that everything works
     python examples/reproduce.py --only proof_of_concept entropy
-    python examples/reproduce.py --preset smoke                        # one epoch each: does everything run?
+    python examples/reproduce.py --preset smoke                        # one epoch each, a test of the code
     python examples/reproduce.py --preset full                         # hours
     python examples/reproduce.py --preset paper --processes 16         # the paper's own budgets: days
 
-Runs are kept in ``--out`` as they finish: stop it whenever you like, and the same command goes on. There are a figure
-for each experiment and one page, ``README.md``, that says which figure or table of the paper each answers and what
-differs. The proof of concept at ``full`` is the runs of ``message_sweep.py``, which are committed.
+Runs are saved in ``--out`` as they finish, and the same command resumes after an interruption. It writes a figure for
+each experiment and ``README.md``, which names the corresponding figure or table of the paper and the differences. With
+``full``, the proof of concept uses the committed runs of ``message_sweep.py``.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from pyro_options.errors import choice
 
 EXPERIMENTS: dict[str, Experiment] = message.EXPERIMENTS | methods.EXPERIMENTS
 
-#: what a preset means, for the page
+#: description of each preset, for the page
 PRESETS: dict[Preset, str] = {
     "smoke": "One epoch each: nothing to look at.",
     "quick": "Two seeds and short runs: these figures show that everything runs, not what is true.",
@@ -37,11 +37,11 @@ class Args:
 
     preset: Preset = "quick"
     only: tuple[str, ...] = ()
-    """names of experiments, by default all; the page also shows those that are done already"""
+    """names of experiments, by default all; the page also shows experiments that were completed before"""
     processes: int = 2
     """runs at a time, each on one thread"""
     out: Path = Path("examples/results/reproduce")
-    """results go to a folder in here, called like the preset"""
+    """results go to a subfolder with the name of the preset"""
     progress: bool = True
 
     def __post_init__(self) -> None:
@@ -50,7 +50,7 @@ class Args:
 
 
 def section(name: str, rows: list[dict]) -> str:
-    """An experiment on the page."""
+    """The section of an experiment on the page, in Markdown."""
     experiment = EXPERIMENTS[name]
     minutes = sum(row["processor_seconds"] or 0 for row in rows) / 60
     return "\n".join(
@@ -65,7 +65,7 @@ def section(name: str, rows: list[dict]) -> str:
 
 
 def main(args: Args) -> dict[str, list[dict]]:
-    """Runs what is missing, then draws and writes."""
+    """Trains missing runs, then writes the figures and the page."""
     folder = args.out / args.preset
     folder.mkdir(parents=True, exist_ok=True)
     parts = [f"# The paper's experiments, preset `{args.preset}`\n", PRESETS[args.preset] + "\n"]

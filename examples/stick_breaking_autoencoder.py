@@ -1,12 +1,12 @@
-"""An autoencoder that uses as many latent dimensions as the data need (Nalisnick and Smyth, 2017).
+"""A stick-breaking autoencoder, which infers the number of latent dimensions (Nalisnick and Smyth, 2017).
 
-Each image gets its own stick-breaking weights, with Kumaraswamy sticks from an encoder; early sticks take most of the
-mass, so the code orders its dimensions and leaves the last ones alone. Run it with::
+The latent code of an image is a vector of stick-breaking weights, with Kumaraswamy sticks from an encoder. The first
+sticks take most of the mass, so dimensions are ordered and the last ones stay unused. Run it with::
 
     python examples/stick_breaking_autoencoder.py
 
 It prints a table and writes ``results.json`` and ``stick_breaking_autoencoder.png`` to ``--out``. The data are the
-digits that ship with scikit-learn, 8 × 8 pixels of 0 to 16, which makes a Binomial likelihood exact.
+digits of scikit-learn, 8 × 8 pixels with values 0 to 16, so the likelihood is Binomial.
 """
 
 import json
@@ -30,7 +30,7 @@ LEVELS = 16
 
 
 class StickBreakingDecoder(PyroModule):
-    """p: weights of each image from GEM(α), pixels from a network on the weights."""
+    """The model p: the weights of each image from GEM(α), pixels from a network on the weights."""
 
     def __init__(self, num_components: int, hidden: int, alpha: float, num_pixels: int = 64):
         super().__init__()
@@ -40,7 +40,7 @@ class StickBreakingDecoder(PyroModule):
 
     def logits(self, sticks: Tensor) -> Tensor:
         weights = log_stick_breaking(sticks, remainder=True).exp()
-        return self.network(self.num_components * weights)  # of order one, as layers expect
+        return self.network(self.num_components * weights)  # scaled to order 1 for the linear layer
 
     def forward(self, images: Tensor, population: int) -> None:
         pyro.module("decoder", self)
@@ -51,7 +51,7 @@ class StickBreakingDecoder(PyroModule):
 
 
 class StickBreakingEncoder(PyroModule):
-    """q: Kumaraswamy sticks from a network on the image."""
+    """The guide q: Kumaraswamy sticks from a network on the image."""
 
     def __init__(self, num_components: int, hidden: int, num_pixels: int = 64):
         super().__init__()
@@ -76,7 +76,7 @@ class Args:
     num_components: int = 30
     """truncation of the weights"""
     alpha: float = 5.0
-    """concentration of the prior: higher uses more dimensions"""
+    """concentration of the prior; higher values use more dimensions"""
     hidden: int = 128
     epochs: int = 100
     batch_size: int = 200
@@ -88,7 +88,7 @@ class Args:
 
 @torch.no_grad()
 def bound(decoder, encoder, images: Tensor, draws: int = 10) -> float:
-    """Nats per image."""
+    """The ELBO in nats per image."""
     losses = [TraceGraph_ELBO().loss(decoder, encoder, images, len(images)) for _ in range(draws)]
     return -sum(losses) / draws / len(images)
 

@@ -1,16 +1,16 @@
-"""Watch, discover, act: skills from demonstrations make a task with sparse rewards easy.
+"""PPO on a sparse-reward task, with and without skills discovered in demonstrations.
 
-In a hall with four switches an expert presses two of them, other ones each time; nobody says which. From 400 such
-episodes options are discovered, without being told that there are four things to do. Then PPO must press all four in an
-order that it has to find out, once with the plain actions and once with the skills added. Run it with::
+In a hall with four switches, an expert presses two random ones per episode. Options are discovered in 400 unlabelled
+episodes, with K inferred. PPO then has to press all four switches in a hidden order, once with primitive actions only
+and once with the skills added. Run it with::
 
     python examples/switches_ppo.py
     python examples/switches_ppo.py --seeds 0 --arms options-exact       # a minute
 
 It prints a table and writes ``results.json`` (every run, with commands and versions), ``switches_ppo.png`` and, with
-skills, ``skills.gif`` to ``--out``. Runs that are in ``results.json`` are not repeated, so the same command goes on
-after Ctrl-C or a crash. Success is measured over the last 100 training episodes; frames count every step of the
-environment, inside skills too.
+skills, ``skills.gif`` to ``--out``. Runs in ``results.json`` are not repeated, so the same command resumes after Ctrl-C
+or a crash. The success rate is over the last 100 training episodes; frames count every environment step, including
+those within skills.
 """
 
 from collections.abc import Sequence
@@ -35,24 +35,24 @@ from pyro_options.skills import Skills
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything about a run but its arm and seed."""
+    """Settings of a run apart from arm and seed."""
 
     max_frames: int = 200_000
-    """give up after so many frames"""
+    """end an unsuccessful run after this many frames"""
     stop_at: float = 0.9
-    """stop learning at this share of successes"""
+    """success rate at which training stops"""
     num_episodes: int = 400
-    """demonstrations"""
+    """number of demonstrations"""
     epochs: int | None = None
-    """of discovery, by default its own choice"""
+    """of discovery; by default those of discover"""
     max_duration: int = 20
-    """steps after which a skill is stopped"""
+    """maximum number of steps of a skill"""
     gamma: float = 0.99
     num_envs: int = 8
     n_steps: int = 128
     """decisions of each environment between updates"""
     ent_coef: float = 0.1
-    """with less, plain actions get stuck at the first switch"""
+    """with less, PPO without skills gets stuck at the first switch"""
     learning_rate: float = 1e-3
     """of PPO"""
 
@@ -71,7 +71,7 @@ class Args(Setup):
 
 
 class Progress(CurveCallback):
-    """A learning curve that knows when to stop."""
+    """Records the learning curve, and stops training at ``stop_at`` or ``max_frames``."""
 
     def __init__(self, args: Setup):
         super().__init__()
@@ -87,7 +87,7 @@ class Progress(CurveCallback):
 
 
 def find_skills(arm: str, args: Setup, seed: int) -> tuple[Skills, dict]:
-    """The options that explain the demonstrations, and how well they do."""
+    """Discovers skills in the demonstrations; returns them and their statistics."""
     data = switches_demonstrations(args.num_episodes, seed)
     skills = discover(data, arm, epochs=args.epochs, seed=seed, device="cpu", progress=False).used()
     found = {"num_options": skills.num_options, "log_likelihood": skills.log_likelihood(data)}
@@ -95,7 +95,7 @@ def find_skills(arm: str, args: Setup, seed: int) -> tuple[Skills, dict]:
 
 
 def learn(skills: Skills | None, args: Setup, seed: int) -> list[dict]:
-    """PPO until it succeeds or the frames are used up; returns its learning curve."""
+    """Trains PPO until it succeeds or reaches ``max_frames``; returns its learning curve."""
 
     def make():
         return SkillWrapper(
@@ -116,7 +116,7 @@ def learn(skills: Skills | None, args: Setup, seed: int) -> list[dict]:
         device="cpu",
     )
     progress = Progress(args)
-    learner.learn(args.max_frames, progress)  # a decision takes at least a frame, so this cannot be too few
+    learner.learn(args.max_frames, progress)  # an upper limit: a decision takes at least one frame
     return progress.rows
 
 
@@ -135,7 +135,7 @@ def run(arm: str, seed: int, *, out: Path, **setup) -> dict:
 
 
 def film(skills: Skills, args: Setup, path: Path) -> None:
-    """Each skill from three random places, side by side; a frame in the skill's colour while it runs."""
+    """Animates each skill from three random places; a border in the skill's colour marks that it is running."""
     rows = []
     for k in range(skills.num_options):
         env = SkillWrapper(
@@ -158,7 +158,7 @@ def film(skills: Skills, args: Setup, path: Path) -> None:
 
 
 def _sheet(rows: Sequence[Sequence[Sequence[np.ndarray]]], t: int) -> np.ndarray:
-    """What all clips show at time t; those that are over keep their last picture, without a frame."""
+    """The image of all clips at time t; finished clips keep their last frame, without a border."""
     columns = []
     for k, clips in enumerate(rows):
         color = [int(viz.option_color(k)[i : i + 2], 16) for i in (1, 3, 5)]
@@ -174,7 +174,7 @@ def _sheet(rows: Sequence[Sequence[Sequence[np.ndarray]]], t: int) -> np.ndarray
 
 
 def figure(runs: list[dict], path: Path) -> None:
-    """Success against decisions and against frames: every run, and their interquartile mean."""
+    """Success rate against decisions and against frames: all runs, and their interquartile mean."""
     with viz.style():
         fig, axes = viz.plt.subplots(1, 2, figsize=(viz.PAGE, 3.2), layout="constrained", sharey=True)
         for ax, axis, label in zip(axes, ("steps", "frames"), ("decisions", "frames of the environment")):
@@ -198,7 +198,7 @@ def _draw(ax, curves: list[list[dict]], axis: str, color: str, name: str) -> Non
         ax.plot(*one.T, color=color, alpha=0.35, linewidth=1)
         ax.plot(*one[-1], "o", color=color, markersize=4)
     if points:
-        # A run that stopped has succeeded: it counts with its last value until the last run ends.
+        # Runs that stop early have succeeded: their last value is held until the longest run ends.
         end = max(one[-1, 0] for one in points)
         held = [np.vstack([one, [end, one[-1, 1]]]) for one in points]
         band = curve_band([one[:, 0] for one in held], [one[:, 1] for one in held], num_resamples=500)
@@ -207,7 +207,7 @@ def _draw(ax, curves: list[list[dict]], axis: str, color: str, name: str) -> Non
 
 
 def table(runs: list[dict], max_frames: int) -> str:
-    """Frames to success by seed, and their ratio to plain actions."""
+    """Frames until success by seed, and the ratio to PPO without skills."""
     plain = {run["seed"]: run for run in runs if run["arm"] == "none"}
     lines = ["| arm | seed | options | decisions | frames | of plain |", "|---|---|---|---|---|---|"]
     for run in runs:
@@ -223,7 +223,7 @@ def table(runs: list[dict], max_frames: int) -> str:
 
 
 def main(args: Args) -> list[dict]:
-    """Runs what is missing, then writes the figure."""
+    """Trains missing runs, then writes the figure."""
     path, setup = args.out / "results.json", {field.name: getattr(args, field.name) for field in fields(Setup)}
     jobs = {f"{arm}, seed {s}": {"arm": arm, "seed": s, **setup} for s, arm in product(args.seeds, args.arms)}
     runs = run_grid(partial(run, out=args.out), jobs, path, args.processes)

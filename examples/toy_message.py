@@ -1,17 +1,16 @@
-"""Solve the paper's proof-of-concept task without being told how many options there are.
+"""Solve the paper's proof-of-concept task with an unknown number of options.
 
-An agent is told a message at t = 0 and must repeat it at t = 4; the expert says it all along. Recovering the expert
-takes one option per message. Run it with::
+An agent observes a message at t = 0 and must emit it at t = 4; the expert emits it at every step. Reproducing the
+expert takes one option per message. Run it with::
 
     python examples/toy_message.py
     python examples/toy_message.py --num-messages 8 --guide exact
     python examples/toy_message.py --num-options 4            # fixed K
-    python examples/toy_message.py --resume                   # go on after Ctrl-C, or a crash
+    python examples/toy_message.py --resume                   # resume after Ctrl-C or a crash
 
-It does everything twice: :func:`by_hand`, where model, guide, SVI and growth are spelled out as a Pyro user writes
-them, and :func:`in_one_call`. It prints a table and writes ``results.json``, ``config.json``, ``toy_message.png`` and
-``report.html``, the options and some held-out episodes to look at in a browser, to ``--out``.
-``examples/message_sweep.py`` has the ablations.
+It trains twice: :func:`by_hand` spells out model, guide, SVI and growth in Pyro, :func:`in_one_call` uses ``discover``.
+It prints a table and writes ``results.json``, ``config.json``, ``toy_message.png`` and ``report.html`` (an interactive
+report of the options and some held-out episodes) to ``--out``. ``examples/message_sweep.py`` has the ablations.
 """
 
 import json
@@ -39,19 +38,19 @@ from pyro_options.persistence import explained_interrupts
 
 
 def by_hand(data: Trajectories, guide_name: str = "relaxed", epochs: int = 60, seed: int = 0) -> OptionHMM:
-    """Model, guide, SVI with TraceGraph_ELBO and a growth handler: the whole architecture, K growing from 1."""
+    """The whole architecture in Pyro: model, guide, SVI with TraceGraph_ELBO, and a growth handler; K grows from 1."""
     pyro.clear_param_store()
     pyro.set_rng_seed(seed)
     S, A = data.state_dim, data.action_dim
 
-    # p: options with a GEM prior over who is chosen next
+    # p: options with a GEM prior over the weights of the next option
     model = OptionHMM(CategoricalPolicy(S, 1, A, hidden=(16, 16)), Termination(S, 1, hidden=(16, 16)), prior="gem")
 
     # q: Kumaraswamy sticks, and paths from an autoregressive encoder (the paper) or summed out exactly
     sticks = GrowableGEM(1)
     guide = Exact(sticks) if guide_name == "exact" else Relaxed(sticks, PathEncoder(S + A, 1))
 
-    # handlers: sum out what the guide leaves, reward even usage, cool the relaxation, grow K
+    # handlers: sum out latents that the guide does not sample, reward even usage, anneal the relaxation, grow K
     marginal = collapse(model, guide.collapses)
     evenness, cooling = EntropyMessenger(5.0, site="actions"), TemperMessenger(1.0)
     growth = GrowthMessenger(
@@ -75,7 +74,7 @@ def by_hand(data: Trajectories, guide_name: str = "relaxed", epochs: int = 60, s
 
 
 def in_one_call(args: "Args", **saving: Any) -> tuple[Skills, dict[str, Any]]:
-    """The same with ``discover(data, guide="relaxed")``, which also checks, saves, resumes and reports."""
+    """The same with ``discover``, which also validates its input, saves checkpoints and resumes."""
     run = args.message_run()
     return run.run(**saving)
 
@@ -101,16 +100,16 @@ class Args:
     progress: bool = True
     """show a progress bar"""
     resume: bool = False
-    """go on with the training that was stopped in --out"""
+    """resume the interrupted training in --out"""
 
     def message_run(self) -> MessageRun:
-        """Its settings."""
+        """The settings of ``discover`` and of the evaluation."""
         names = ("num_messages", "guide", "seed", "epochs", "num_options", "device", "progress")
         return MessageRun(**{name: getattr(self, name) for name in names})
 
 
 def figure(args: Args, skills: Skills, path: Path) -> None:
-    """Growth, usage, what each option says at the end, and a few segmented trajectories."""
+    """Growth, usage, final action probabilities of each option, and some segmented trajectories."""
     shown, made = args.message_run().held_out(), skills.metadata
     found = skills.segment(shown)
     first = torch.tensor([int((shown.actions[:, 0] == m).nonzero()[0]) for m in shown.actions[:, 0].unique()])[:10]
@@ -135,7 +134,7 @@ def figure(args: Args, skills: Skills, path: Path) -> None:
 
 
 def main(args: Args) -> dict:
-    """Trains by hand and in one call; prints, draws, saves."""
+    """Trains by hand and in one call, prints the results and writes all files."""
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "config.json").write_text(json.dumps(asdict(args) | {"out": str(args.out)}, indent=2) + "\n")
     if args.num_options is None and args.guide in ("relaxed", "exact") and not args.resume:

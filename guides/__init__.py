@@ -1,4 +1,4 @@
-"""Variational posteriors: every q."""
+"""Variational posteriors q, as Pyro modules."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Guides that infer the path with an encoder: the paper's, and two that draw discrete paths."""
+"""Guides that infer the path with an encoder: the paper's relaxed guide, and two with discrete paths."""
 
 import pyro
 import torch
@@ -11,11 +11,16 @@ from pyro_options.options.encoder import PathEncoder
 
 
 class _Amortized(PyroModule):
-    """Posterior over the sticks, and over each path by an encoder that sees its episode and the weights.
+    r"""Base of guides with a posterior over the sticks, and over each path by an encoder.
 
-    :param weights: posterior over the weights, a :class:`GrowableGEM` for instance
-    :param encoder: gives the logits of a path, a :class:`~pyro_options.options.PathEncoder`
-    :param coupled: forbid paths that the model forbids; ``False`` draws h_t independently of b_t as the paper does
+    .. math:: q(\eta)\prod_i q(\zeta^{(i)}\mid\eta, \xi^{(i)})
+
+    Sites: those of ``weights``, and ``path`` of event shape ``(T, K + 1)`` in the plate ``episodes``.
+
+    :param weights: :math:`q(\eta)`, a :class:`GrowableGEM` for instance
+    :param encoder: logits of the path given episode and weights
+    :param coupled: an option that does not terminate continues, as in the model; ``False`` draws h_t independently of
+        b_t, as in the paper
     """
 
     collapses: dict[str, str] = {}
@@ -25,16 +30,16 @@ class _Amortized(PyroModule):
         self.weights, self.encoder, self.coupled = weights, encoder, coupled
 
     def path(self, encoder: PathEncoder, context: torch.Tensor, mask: torch.Tensor) -> AutoregressivePath:
-        """The distribution of the paths of a batch."""
+        """The distribution of the paths of a batch of episodes."""
         return AutoregressivePath(encoder.decoder(), context, encoder.num_options, mask, self.coupled)
 
     def infer(self, context: torch.Tensor, episodes: Trajectories) -> dict:
-        """Pyro's inference options of the path site."""
+        """The ``infer`` dictionary of the site ``path``."""
         return {}
 
     def forward(self, episodes: Trajectories) -> None:
         log_weights = self.weights()
-        encoder = self.encoder  # every look at a submodule registers its parameters with Pyro: look once
+        encoder = self.encoder  # once: each access of a PyroModule registers all its parameters
         context = encoder.context((episodes.states, episodes.encoded_actions()), episodes.mask, log_weights)
         index = torch.arange(len(episodes), device=context.device)
         with pyro.plate("episodes", episodes.population, subsample=index):
@@ -42,9 +47,20 @@ class _Amortized(PyroModule):
 
 
 class Relaxed(_Amortized):
-    """The paper's guide: Gumbel-Softmax paths, differentiable end to end.
+    r"""The paper's guide: Gumbel-Softmax paths with reparameterized gradients.
 
+    .. math:: q(\eta)\prod_i q(\zeta^{(i)}\mid\eta, \xi^{(i)})
+
+    with :math:`q(\zeta\mid\eta, \xi)` of :class:`~pyro_options.options.RelaxedAutoregressivePath`. Sites: those of
+    ``weights``, and ``path`` of event shape ``(T, K + 1)`` in the plate ``episodes``.
+
+    :param weights: :math:`q(\eta)`, a :class:`GrowableGEM` for instance
+    :param encoder: logits of the path, a :class:`~pyro_options.options.PathEncoder`
+    :param coupled: an option that does not terminate continues, as in the model; ``False`` draws h_t independently of
+        b_t, as in the paper
     :param temperature: of the relaxation, unless :func:`~pyro_options.handlers.temper` sets another
+
+    Reference: Villecroze et al. (2022), equations 15 to 18.
     """
 
     def __init__(self, weights, encoder, coupled: bool = True, temperature: float = 1.0):
@@ -58,7 +74,7 @@ class Relaxed(_Amortized):
 
 
 class StraightThrough(Relaxed):
-    """Discrete paths forward, the gradient of the relaxed ones backward."""
+    """The guide of :class:`Relaxed` with discrete paths: the backward pass uses the gradient of the relaxed ones."""
 
     def path(self, encoder, context, mask):
         return StraightThroughPath(
@@ -67,9 +83,11 @@ class StraightThrough(Relaxed):
 
 
 class ScoreFunction(_Amortized):
-    """Discrete paths and the score-function gradient, with a learned baseline per episode.
+    """The guide of :class:`Relaxed` with discrete paths and score-function gradients, with a learned baseline.
 
-    Here TraceGraph_ELBO's dependency tracking does real work: only costs that depend on the path reach its gradient.
+    Train it with ``TraceGraph_ELBO``, which leaves costs that do not depend on the path out of its gradient.
+
+    :param baseline_size: hidden units of the baseline, a network on the context of an episode's first step
     """
 
     def __init__(self, weights, encoder, coupled: bool = True, baseline_size: int = 32):
@@ -83,7 +101,7 @@ class ScoreFunction(_Amortized):
         baseline, plate_scale = self.baseline, episodes.population / len(episodes)
         return {
             "baseline": {
-                # (N,), and () for one episode: Pyro squeezes the cost that it is compared with
+                # (N,), and () for one episode: Pyro squeezes the cost from which it subtracts the baseline
                 "nn_baseline": lambda features: baseline(features).squeeze() * plate_scale,
                 "nn_baseline_input": context[:, 0],
             }

@@ -1,4 +1,4 @@
-"""The path summed out."""
+"""The guide for models with the path summed out."""
 
 from pyro.nn import PyroModule
 
@@ -6,11 +6,14 @@ from pyro_options.data.trajectories import Trajectories
 
 
 class Exact(PyroModule):
-    """Posterior over the sticks; the path is summed out by :func:`~pyro_options.handlers.collapse`.
+    r"""Posterior over the sticks; the path is summed out by :func:`~pyro_options.handlers.collapse`.
 
-    No encoder, no temperature, no relaxation bias: with the weights given, the bound is the exact log-likelihood.
+    .. math:: q(\eta)\prod_i p(\zeta^{(i)}\mid\eta, s^{(i)}, a^{(i)})
 
-    :param weights: posterior over the weights, a :class:`GrowableGEM` for instance
+    The path has its exact posterior, so there is no encoder, no temperature and no relaxation bias: given the weights,
+    the ELBO is the exact log-likelihood. Sites: those of ``weights``.
+
+    :param weights: :math:`q(\eta)`, a :class:`GrowableGEM` for instance
     """
 
     #: latent site -> observed site that absorbs it

@@ -1,4 +1,4 @@
-"""Posteriors over stick-breaking weights. They know nothing of options: any growing mixture can use them."""
+"""Posteriors over stick-breaking weights, for options or any other growing mixture."""
 
 import pyro
 import torch
@@ -15,23 +15,23 @@ _LOG_B_RANGE = (-12.0, 80.0)
 
 
 def _solve_log_b(log_a: Tensor, mean: Tensor) -> Tensor:
-    """The log b for which Kumaraswamy(a, b) has the given mean, which falls as b grows."""
+    """The log b for which Kumaraswamy(a, b) has the given mean, by bisection: the mean decreases in b."""
     low, high = (torch.full_like(log_a, edge) for edge in _LOG_B_RANGE)
     return bisect(lambda log_b: LogitKumaraswamy(log_a.exp(), log_b.exp()).mean_stick - mean, low, high)
 
 
 def _mean_sticks(weight: Tensor) -> Tensor:
-    """The share that each weight takes of what those before it have left."""
+    """Sticks ``(K,)`` of these weights ``(K,)``: each weight over the mass that remains after those before it."""
     left = 1 - torch.cumsum(weight, 0) + weight
     return (weight / left.clamp(min=torch.finfo(weight.dtype).tiny)).clamp(torch.finfo(weight.dtype).tiny, 1 - 1e-6)
 
 
 def _with_mean(log_a: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    r"""log a and log b of Kumaraswamy sticks with the given mean, a changed where it must be.
+    r"""log a and log b of Kumaraswamy sticks with the given mean m; a is kept unless b would become extreme.
 
-    Near one a small a would take a tiny b, and 1 - v values as small as exp(-1/b): the divergence from the prior would
-    be hundreds of nats. With :math:`a \ge m / (1-m)` b stays near one or above. Far from one a large a would take a b
-    that no float holds, because :math:`m^a` is about 1 / b.
+    For m near one, a small a would require a tiny b, with values of 1 - v down to exp(-1/b) and hundreds of nats of KL
+    from the prior; :math:`a \ge m / (1-m)` keeps b near one or above. For m far from one, a large a would require a b
+    that overflows, because :math:`m^a` is about 1 / b.
     """
     largest = torch.log(-0.75 * _LOG_B_RANGE[1] / torch.log(mean))
     log_a = torch.minimum(torch.maximum(log_a, torch.logit(mean)), largest)
@@ -39,23 +39,27 @@ def _with_mean(log_a: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _kept_sticks(weights: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-    """The sticks that give the components ``keep`` the weights they had, and which of them need no change.
+    """Sticks that preserve the weights of the components ``keep``, and which of them are unchanged.
 
     :param weights: of all components ``(K,)``
-    :returns: sticks in [0, 1] and whether each still follows the same ones, both ``(len(keep),)``
+    :returns: sticks in [0, 1], and whether all components up to each are in their old places, both ``(len(keep),)``
     """
     unmoved = torch.cumprod((keep == torch.arange(len(keep), device=keep.device)).long(), 0).bool()
     return _mean_sticks(weights.index_select(0, keep)), unmoved
 
 
 class GammaConcentration(PyroModule):
-    r"""The posterior of the concentration α that goes with ``GEM(alpha_prior=(shape, rate))``.
+    r"""The posterior of the concentration α, for ``GEM(alpha_prior=(shape, rate))``.
 
-    A Gamma is what α has exactly when the sticks are known, and the best factor beside any posterior over sticks:
-    :math:`\Gamma(a + K, b - \sum_k E\log(1-v_k))`. It has no component axis: growing leaves it alone.
+    .. math:: q(\alpha) = \mathrm{Gamma}(c, c/m)
+
+    with shape c and mean m learned. A Gamma is the exact conditional posterior of α given the sticks, and the optimal
+    mean-field factor for any posterior over sticks:
+    :math:`\mathrm{Gamma}(\mathrm{shape} + K, \mathrm{rate} - \sum_k E\log(1-v_k))`. Growth does not change it.
 
     :param shape: initial shape
     :param rate: initial rate
+    :param site: name of the sample site
     """
 
     def __init__(self, shape: float = 1.0, rate: float = 1.0, site: str = "alpha"):
@@ -63,7 +67,7 @@ class GammaConcentration(PyroModule):
         check(shape > 0 and rate > 0, "shape and rate > 0", (shape, rate))
         self.site = site
         self.log_shape = nn.Parameter(torch.tensor(float(shape)).log())
-        self.log_mean = nn.Parameter(torch.tensor(shape / rate).log())  # shape and rate would pull at each other
+        self.log_mean = nn.Parameter(torch.tensor(shape / rate).log())  # shape and rate would be strongly correlated
 
     def distribution(self) -> dist.Gamma:
         """The Gamma over α."""
@@ -74,7 +78,7 @@ class GammaConcentration(PyroModule):
 
 
 class _StickWeights(Growable):
-    """What posteriors over stick-breaking weights do when components come and go."""
+    """Base of posteriors over stick-breaking weights: how the weights change with births, removals and merges."""
 
     remainder: bool
 
@@ -82,24 +86,24 @@ class _StickWeights(Growable):
         raise NotImplementedError
 
     def _set_sticks(self, mean: Tensor) -> None:
-        """Moves every stick so that its mean is this."""
+        """Sets the mean of every stick, ``(K,)``."""
         raise NotImplementedError
 
     @torch.no_grad()
     def assign(self, log_weights: Tensor) -> None:
-        """Moves every stick so that the mean weights are these.
+        """Sets the mean weights.
 
-        :param log_weights: ``(K,)``, summing to less than one
+        :param log_weights: ``(K,)``, of weights that sum to less than one
         """
         check(not self.remainder, "a nonparametric prior to assign weights to", "a truncated one")
         check(len(log_weights) == self.num_components, f"{self.num_components} weights", len(log_weights))
         self._set_sticks(_mean_sticks(torch.exp(log_weights)))
 
     def inherit(self, child, parent, noise):
-        """A new stick breaks what is left, whoever its parent: weights are not inherited."""
+        """Does nothing: a new stick takes its weight from the unassigned mass, not from the parent."""
 
     def blend(self, heir, other, share):
-        """The heir takes the whole mass of the other."""
+        """Adds the whole mass of ``other`` to that of ``heir``."""
         weights = self.mean_log_weights().detach().exp()
         weights[heir] += weights[other]
         weights[other] = 0.0
@@ -114,14 +118,15 @@ class GrowableGEM(_StickWeights, PyroModule):
 
     .. math:: v_k \sim \mathrm{Kumaraswamy}(a_k, b_k), \qquad \eta_k = v_k\prod_{l<k}(1-v_l)
 
-    Calling it samples the site and returns log η, ``(K,)``. A new component takes its share from the mass that nobody
-    has yet, so growing changes no existing weight. Pruning and permuting keep the mean weight of every component kept.
+    Sites: ``sticks``, the logits of v, of event shape ``(K,)``, or ``(K - 1,)`` with ``remainder``; those of
+    ``concentration``. Calling it returns log η, ``(K,)``. A new component takes its weight from the unassigned mass, so
+    growing changes no existing weight. Pruning and permuting preserve the mean weights of the components kept.
 
     :param num_components: K
-    :param remainder: match a prior truncated to K components (``K - 1`` sticks); its K is then fixed
+    :param remainder: for a prior truncated to K components (``K - 1`` sticks); K is then fixed
     :param site: name of the sample site
-    :param initial_mean: mean of a new stick; the paper's random start is close to one half
-    :param concentration: posterior of α where the prior has one, a :class:`GammaConcentration`
+    :param initial_mean: mean of a new stick; the paper's random initialization is close to one half
+    :param concentration: posterior of α if the model samples it, a :class:`GammaConcentration`
     """
 
     component_axes = {"log_a": 0, "log_b": 0}
@@ -158,7 +163,7 @@ class GrowableGEM(_StickWeights, PyroModule):
         mean, unmoved = _kept_sticks(torch.exp(self.mean_log_weights()), keep)
         log_a, log_b = self.log_a.index_select(0, keep), self.log_b.index_select(0, keep)
         moved_a, moved_b = _with_mean(log_a, mean)
-        # Sticks that still follow the same ones keep their value to the bit.
+        # Solving for b would change sticks by rounding: those before the first removed component keep their bits.
         return {"log_a": torch.where(unmoved, log_a, moved_a), "log_b": torch.where(unmoved, log_b, moved_b)}
 
     def _set_sticks(self, mean):
@@ -170,7 +175,7 @@ class GrowableGEM(_StickWeights, PyroModule):
         return LogitKumaraswamy(torch.exp(self.log_a), torch.exp(self.log_b))
 
     def mean_log_weights(self) -> Tensor:
-        """log E[η], exact because sticks are independent."""
+        """log E[η], ``(K,)``, exact because sticks are independent."""
         mean = self.sticks().mean_stick.clamp(torch.finfo(self.log_a.dtype).tiny, 1 - 1e-7)
         return log_stick_breaking(torch.logit(mean), self.remainder)
 
@@ -181,7 +186,12 @@ class GrowableGEM(_StickWeights, PyroModule):
 
 
 class PointGEM(_StickWeights, PyroModule):
-    """A point estimate of the weights in place of a posterior: the ablation of the Bayesian treatment."""
+    r"""A point estimate of the sticks instead of a posterior, as an ablation.
+
+    .. math:: q(v) = \delta(v - \hat v), \qquad \eta_k = v_k\prod_{l<k}(1-v_l)
+
+    Parameters, except ``concentration``, and the site are those of :class:`GrowableGEM`.
+    """
 
     component_axes = {"logits": 0}
 
@@ -209,7 +219,7 @@ class PointGEM(_StickWeights, PyroModule):
         self.logits.copy_(torch.logit(mean))
 
     def mean_log_weights(self) -> Tensor:
-        """log η."""
+        """log η, ``(K,)``."""
         return log_stick_breaking(self.logits, self.remainder)
 
     def forward(self) -> Tensor:
@@ -217,7 +227,12 @@ class PointGEM(_StickWeights, PyroModule):
 
 
 class UniformWeights(Growable, PyroModule):
-    """No posterior at all: the weights of :class:`pyro_options.models.Uniform`."""
+    r"""The fixed weights of :class:`pyro_options.models.Uniform`; no sample site.
+
+    .. math:: \eta_k = 1 / K
+
+    :param num_components: K
+    """
 
     component_axes = {"zeros": 0}
     zeros: Tensor
@@ -228,7 +243,7 @@ class UniformWeights(Growable, PyroModule):
         self.register_buffer("zeros", torch.zeros(num_components))
 
     def mean_log_weights(self) -> Tensor:
-        """log η, the same for all."""
+        """log η, ``(K,)``, the same for all components."""
         return torch.log_softmax(self.zeros, 0)
 
     def forward(self) -> Tensor:
@@ -236,7 +251,11 @@ class UniformWeights(Growable, PyroModule):
 
 
 def weights_guide(prior: str, num_components: int, point: bool = False) -> PyroModule:
-    """The posterior that goes with ``OptionHMM(prior=...)``."""
+    """The posterior over weights for ``OptionHMM(prior=...)``.
+
+    :param prior: ``gem``, ``truncated`` or ``uniform``
+    :param point: :class:`PointGEM` instead of :class:`GrowableGEM`
+    """
     check(prior in ("gem", "truncated", "uniform"), "a prior among gem, truncated, uniform", repr(prior))
     if prior == "uniform":
         return UniformWeights(num_components)

@@ -1,13 +1,15 @@
-"""The posterior of a mixture whose assignments are summed out."""
+"""The guide for mixtures whose assignments are summed out."""
 
 from pyro.nn import PyroModule
 from torch import Tensor
 
 
 class MixtureWeights(PyroModule):
-    """Posterior over the sticks; the component of each row is summed out by the model.
+    r"""Posterior :math:`q(\eta)` over the sticks; the component of each row is summed out by the model.
 
-    :param weights: posterior over the weights, a :class:`GrowableGEM` for instance
+    Sites: those of ``weights``.
+
+    :param weights: :math:`q(\eta)`, a :class:`GrowableGEM` for instance
     """
 
     collapses: dict[str, str] = {}

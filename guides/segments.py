@@ -1,4 +1,4 @@
-"""CompILE's posterior over boundaries and skills."""
+"""CompILE's guide: relaxed boundaries and skills from an encoder."""
 
 import pyro
 import torch
@@ -12,13 +12,21 @@ from pyro_options.segments.relaxed import RelaxedBoundaries, RelaxedSkills
 
 
 class RelaxedSegments(PyroModule):
-    """Posterior over the weights, and over the segments of each episode by an encoder that sees it and the weights.
+    r"""Posterior over the weights, and over the segments of each episode by an encoder.
 
-    :param weights: posterior over the weights: :class:`UniformWeights` for CompILE, a :class:`GrowableGEM` for its
-        nonparametric version
-    :param encoder: gives the logits of boundaries and skills
+    .. math:: q(\eta)\prod_i \prod_j q(b^{(i)}_j\mid b^{(i)}_{<j}, \eta, \xi^{(i)})
+        \prod_j q(h^{(i)}_j\mid b^{(i)}, \eta, \xi^{(i)})
+
+    Sites: those of ``weights``, ``boundaries`` of event shape ``(M - 1, T + 1)`` and ``skills`` of event shape
+    ``(M, K)``, both in the plate ``episodes``.
+
+    :param weights: :math:`q(\eta)`: :class:`UniformWeights` for CompILE, a :class:`GrowableGEM` for its nonparametric
+        version
+    :param encoder: logits of boundaries and skills
     :param num_segments: M, as in the model
     :param temperature: of the relaxation, unless :func:`~pyro_options.handlers.temper` sets another
+
+    Reference: Kipf et al. (2019).
     """
 
     collapses: dict[str, str] = {}
@@ -33,7 +41,7 @@ class RelaxedSegments(PyroModule):
 
     def forward(self, episodes: Trajectories) -> None:
         log_weights, mask = self.weights(), episodes.mask
-        encoder = self.encoder  # every look at a submodule registers its parameters with Pyro: look once
+        encoder = self.encoder  # once: each access of a PyroModule registers all its parameters
         embedded = encoder.embedding(episodes.states, episodes.encoded_actions())
         index = torch.arange(len(episodes), device=embedded.device)
         with pyro.plate("episodes", episodes.population, subsample=index):
@@ -43,9 +51,9 @@ class RelaxedSegments(PyroModule):
 
     @torch.no_grad()
     def segment(self, episodes: Trajectories) -> tuple[Tensor, Tensor]:
-        """The most probable boundaries, one after the other, and skills, at the mean weights.
+        """The most probable boundaries, chosen greedily, and skills, at the mean weights.
 
-        :returns: the skill of each step ``(N, T)`` and where segments begin ``(N, T)``, the first step included
+        :returns: the skill of each step ``(N, T)``, and whether a segment begins there ``(N, T)``
         """
         log_weights, mask = self.weights.mean_log_weights(), episodes.mask
         embedded = self.encoder.embedding(episodes.states, episodes.encoded_actions())

@@ -1,4 +1,4 @@
-"""Generative models: every p."""
+"""Generative models p, as Pyro modules."""
 
 import lazy_loader
 

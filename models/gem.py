@@ -1,4 +1,4 @@
-"""Priors over the high-level policy η: who is chosen when an option ends."""
+"""Priors over the high-level policy η, the probabilities of the options when the previous one terminates."""
 
 import pyro
 import torch
@@ -11,17 +11,20 @@ from pyro_options.errors import check
 
 
 class GEM(PyroModule):
-    r"""Stick-breaking prior with a learned concentration, and a discount for power laws (the Pitman-Yor process).
+    r"""Stick-breaking prior with a learned concentration, and optionally a discount (the Pitman-Yor process).
 
     .. math:: v_k \sim \mathrm{Beta}(1-d, \alpha+kd), \qquad \eta_k = v_k\prod_{l<k}(1-v_l)
 
+    Sites: ``sticks``, the logits of v, of event shape ``(K,)``, or ``(K - 1,)`` with ``remainder``; and ``alpha`` with
+    ``alpha_prior``.
+
     :param alpha: initial concentration
-    :param remainder: ``False`` is the nonparametric prior, whose first K weights leave mass to options not yet born;
-        ``True`` truncates it to K options, the last taking what is left
+    :param remainder: ``False`` is the nonparametric prior, whose first K weights leave mass to options not yet created;
+        ``True`` truncates it to K options, the last of which takes the remaining mass
     :param discount: d in [0, 1); 0 is the Dirichlet process
-    :param learn_discount: learn d from there, which takes a start above 0
-    :param alpha_prior: shape and rate of a Gamma prior; α is then the site ``alpha`` and wants a posterior of its own,
-        ``GrowableGEM(concentration=GammaConcentration(...))``
+    :param learn_discount: learn d, starting from ``discount``, which must then be above 0
+    :param alpha_prior: shape and rate of a Gamma prior; α is then the site ``alpha``, and the guide needs a posterior
+        for it, ``GrowableGEM(concentration=GammaConcentration(...))``
     """
 
     def __init__(
@@ -48,25 +51,28 @@ class GEM(PyroModule):
             self.register_buffer("fixed_discount", torch.tensor(float(discount)))
 
     def alpha(self) -> Tensor:
-        """The concentration: a parameter, or the site ``alpha``."""
+        """The concentration: a parameter, or a sample at the site ``alpha``."""
         if hasattr(self, "log_alpha"):
             return torch.exp(self.log_alpha)
         return pyro.sample("alpha", dist.Gamma(*self.alpha_prior))
 
     def discount(self) -> Tensor | None:
-        """d, or ``None`` without one."""
+        """d, or ``None`` if it is 0."""
         if self.learn_discount:
             return torch.sigmoid(self.logit_discount)
         return getattr(self, "fixed_discount", None)
 
     def forward(self, num_components: int) -> Tensor:
-        """Samples the sticks and returns log η of shape ``(K,)``."""
+        """Samples the sticks and returns log η, ``(K,)``."""
         prior = gem_sticks(self.alpha(), num_components - self.remainder, self.discount())
         return log_stick_breaking(pyro.sample("sticks", prior), self.remainder)
 
 
 class Uniform(PyroModule):
-    """Every option equally likely, as in DDO."""
+    r"""Every option equally likely, as in DDO; no sample site.
+
+    .. math:: \eta_k = 1 / K
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,6 +83,6 @@ class Uniform(PyroModule):
 
 
 def high_level_prior(name: str, alpha: float = 1.0) -> PyroModule:
-    """``gem`` (nonparametric), ``truncated`` (K fixed) or ``uniform``."""
+    """The prior of this name: ``gem`` (nonparametric), ``truncated`` (K fixed) or ``uniform``."""
     check(name in ("gem", "truncated", "uniform"), "a prior among gem, truncated, uniform", repr(name))
     return Uniform() if name == "uniform" else GEM(alpha, remainder=name == "truncated")

@@ -12,23 +12,25 @@ from .gem import high_level_prior
 
 
 class DPMixture(PyroModule):
-    r"""Rows of data from a mixture with a stick-breaking prior over its weights.
+    r"""A mixture with a stick-breaking prior over its weights; the component of each row is summed out.
 
     .. math:: p(\eta)\prod_k p(\theta_k)\prod_i \sum_k \eta_k\,p(x_i\mid\theta_k)
 
-    The component of each row is summed out. The components hold a conjugate belief :math:`q(\theta_k)` about their
-    parameters; rows see them through :math:`\exp E_q\log p(x\mid\theta_k)`, which with the site ``components``,
-    :math:`-\mathrm{KL}(q\Vert p)`, is a lower bound on the evidence, tight when components do not overlap.
+    The components have conjugate posteriors :math:`q(\theta_k)`. The likelihood uses
+    :math:`\exp E_q\log p(x\mid\theta_k)` in place of :math:`p(x\mid\theta_k)`, which together with the factor
+    ``components``, :math:`-\mathrm{KL}(q\Vert p)`, gives a lower bound on the evidence, tight if components do not
+    overlap.
 
-    Sites: ``sticks``, ``components``, and ``rows`` in the plate ``data``.
+    Sites: ``sticks`` of event shape ``(K,)``, the factor ``components``, and ``rows`` of event shape ``(D,)`` in the
+    plate ``data``.
 
-    :param components: growable, a :class:`~pyro_options.mixtures.GaussianComponents` or
+    :param components: growable components, :class:`~pyro_options.mixtures.GaussianComponents` or
         :class:`~pyro_options.mixtures.CountComponents`
     :param prior: ``gem`` (nonparametric, K may grow), ``truncated`` (K fixed), or a module such as :class:`GEM`
     :param alpha: initial concentration of the stick-breaking prior
     """
 
-    #: nothing is left to sum out: the component of each row already is
+    #: no latent site is left to sum out
     latents: dict[str, str] = {}
 
     def __init__(self, components: nn.Module, prior: str | PyroModule = "gem", alpha: float = 1.0):
@@ -42,9 +44,10 @@ class DPMixture(PyroModule):
         return self.components.num_components
 
     def forward(self, rows: Tensor, log_weights: Tensor | None = None, population: int | None = None) -> Tensor:
-        """Runs the generative story; with ``log_weights`` given, η is not drawn.
+        """Runs the generative process; with ``log_weights`` given, η is not sampled.
 
-        :param population: number of rows that a minibatch stands for
+        :param rows: ``(N, D)``
+        :param population: number of rows in the data set of which ``rows`` is a minibatch
         """
         components = self.components
         if log_weights is None:
@@ -56,7 +59,7 @@ class DPMixture(PyroModule):
 
     @torch.no_grad()
     def predictive_log_prob(self, rows: Tensor, mean_log_weights: Tensor) -> Tensor:
-        """Log-density of new rows, ``(N,)``: parameters integrated out, leftover mass left to the unborn.
+        """Log predictive density of new rows, ``(N,)``; the unassigned mass has the prior predictive as its density.
 
         :param mean_log_weights: log E[η] from the guide ``(K,)``
         """

@@ -1,4 +1,4 @@
-"""Options as a hidden Markov model."""
+"""Options as a hidden Markov model with a stick-breaking prior."""
 
 import pyro
 import torch
@@ -15,25 +15,27 @@ from .gem import high_level_prior
 
 
 class OptionHMM(PyroModule):
-    r"""Options with a stick-breaking prior over the high-level policy.
+    r"""A hidden Markov model of options, with a stick-breaking prior over the high-level policy η.
 
     .. math:: p(\eta)\prod_i p(\zeta^{(i)}\mid\eta, s^{(i)})\prod_t \pi_{h_t}(a_t^{(i)}\mid s_t^{(i)})
+
+    with :math:`p(\zeta\mid\eta, s)` of :class:`~pyro_options.options.OptionPath`.
 
     Sites: ``sticks`` (unless ``prior="uniform"``), ``path`` of event shape ``(T, K + 1)`` and ``actions``, the last two
     in the plate ``episodes``, which scales a minibatch to its population.
 
-    :param policy: low-level policies, ``policy(states, path, mask)`` a distribution over actions
-    :param termination: ``termination(states)`` gives logit ψ, ``(N, T, K)``
+    :param policy: low-level policies; ``policy(states, path, mask)`` is a distribution over actions
+    :param termination: ``termination(states)`` is logit ψ, ``(N, T, K)``
     :param prior: ``gem`` (nonparametric, K may grow), ``truncated`` (K fixed), ``uniform``, or a module such as
         :class:`GEM` that takes K and returns log η
     :param alpha: initial concentration of the stick-breaking prior
-    :param termination_cost: nats that a path pays for each termination, see
-        :class:`~pyro_options.options.TiltedPath`; 0 is the paper's model
+    :param termination_cost: cost of each termination in nats, see :class:`~pyro_options.options.TiltedPath`; 0 is the
+        paper's model
 
     Reference: Villecroze et al. (2022), equations 11 to 14.
     """
 
-    #: what can be summed out, latent site -> the site that absorbs it
+    #: latent sites that can be summed out: latent site -> the site that absorbs it
     latents = {"path": "actions"}
 
     def __init__(
@@ -62,7 +64,7 @@ class OptionHMM(PyroModule):
         return self.policy.num_options
 
     def path(self, log_weights: torch.Tensor, episodes: Trajectories) -> OptionPath:
-        """The prior over paths in these episodes, without the cost: what the options say, not what we want of them."""
+        """The prior over paths in these episodes, without the termination cost, which only regularizes training."""
         return OptionPath(log_weights, self.termination(episodes.states), episodes.mask)
 
     def _prior_path(self, log_weights, termination_logits, mask) -> OptionPath:
@@ -71,15 +73,15 @@ class OptionHMM(PyroModule):
         return OptionPath(log_weights, termination_logits, mask)
 
     def forward(self, episodes: Trajectories, log_weights: torch.Tensor | None = None):
-        """Runs the generative story; with ``log_weights`` given, η is not drawn."""
-        policy, mask = self.policy, episodes.mask  # every look at a submodule registers its parameters: look once
+        """Runs the generative process; with ``log_weights`` given, η is not sampled."""
+        policy, mask = self.policy, episodes.mask  # once: each access of a PyroModule registers all its parameters
         if log_weights is None:
             log_weights = self.high_level(policy.num_options)  # (K,)
         actions, termination_logits = option_heads(policy, self.termination, episodes.states)
         index = torch.arange(len(episodes), device=episodes.states.device)
         with pyro.plate("episodes", episodes.population, subsample=index):
-            # The guide draws the path and accounts for its gradient; without this TraceGraph_ELBO would track the
-            # replayed value through every operation of the model a second time, at twice the cost of a step.
+            # The guide samples the path and handles its gradient. Without has_rsample TraceGraph_ELBO would track the
+            # provenance of the replayed value through every operation of the model, at twice the cost of a step.
             prior = self._prior_path(log_weights, termination_logits, mask).has_rsample_(True)
             path = pyro.sample("path", prior)
             return pyro.sample("actions", actions(path, mask), obs=episodes.actions)

@@ -1,4 +1,4 @@
-"""CompILE: episodes cut into segments, each with a skill."""
+"""CompILE: episodes as sequences of segments, each with a skill."""
 
 import pyro
 import torch
@@ -16,26 +16,26 @@ from .gem import high_level_prior
 
 
 class CompILE(PyroModule):
-    r"""Segments of Poisson length, each with a skill drawn from the weights.
+    r"""Segments of Poisson length with a skill each: CompILE, or with a stick-breaking prior its nonparametric version.
 
     .. math:: p(\eta)\prod_i \prod_j p(b^{(i)}_j\mid b^{(i)}_{j-1})\,\eta(h^{(i)}_j)
         \prod_t \pi_{h_{j(t)}}(a_t^{(i)}\mid s_t^{(i)})
 
     Sites: ``sticks`` (unless ``prior="uniform"``), ``boundaries`` of event shape ``(M - 1, T + 1)``, ``skills`` of
-    event shape ``(M, K)``, and ``actions``, the last three in the plate ``episodes``. With ``uniform`` it is CompILE,
-    with ``gem`` its nonparametric version.
+    event shape ``(M, K)``, and ``actions``, the last three in the plate ``episodes``.
 
-    :param policy: low-level policies, ``policy(states, mask=mask)`` a distribution over actions with one component each
-    :param num_segments: M; an episode may use fewer, since segments may be empty
+    :param policy: low-level policies; ``policy(states, mask=mask)`` is a distribution over actions with K components
+    :param num_segments: M; an episode may have fewer, since segments may be empty
     :param segment_length: λ, the mean length of a segment
-    :param prior: ``gem``, ``truncated``, ``uniform``, or a module that takes K and returns log η
+    :param prior: ``uniform`` (CompILE), ``gem``, ``truncated``, or a module that takes K and returns log η
     :param alpha: initial concentration of a stick-breaking prior
-    :param max_duration: steps after which its skills stop; by default they stop at random after λ steps on average
+    :param max_duration: steps after which the skills of this model terminate in an environment; by default they
+        terminate at random, after λ steps on average
 
     References: Kipf et al. (2019); Villecroze et al. (2022), section 4.3.
     """
 
-    #: what can be summed out, latent site -> the site that absorbs it
+    #: latent sites that can be summed out: latent site -> the site that absorbs it
     latents = {"boundaries": "skills", "skills": "actions"}
 
     def __init__(
@@ -67,18 +67,18 @@ class CompILE(PyroModule):
         return PoissonBoundaries(segments.length, segments.count, episodes.mask, episodes.states.dtype)
 
     def path(self, log_weights: Tensor, episodes: Trajectories) -> SegmentPath:
-        """The prior over segments and skills together, which can be summed out."""
+        """The joint prior over segments and skills in these episodes."""
         return SegmentPath(log_weights, self.boundaries(episodes))
 
     def forward(self, episodes: Trajectories, log_weights: Tensor | None = None):
-        """Runs the generative story; with ``log_weights`` given, η is not drawn."""
-        policy, mask = self.policy, episodes.mask  # every look at a submodule registers its parameters: look once
+        """Runs the generative process; with ``log_weights`` given, η is not sampled."""
+        policy, mask = self.policy, episodes.mask  # once: each access of a PyroModule registers all its parameters
         if log_weights is None:
             log_weights = self.high_level(policy.num_options)  # (K,)
         likelihood = policy(episodes.states, mask=mask)
         index = torch.arange(len(episodes), device=episodes.states.device)
         with pyro.plate("episodes", episodes.population, subsample=index):
-            # The guide accounts for the gradient of what it draws, as in OptionHMM.
+            # has_rsample: the guide handles the gradient of its samples, as in OptionHMM.
             boundaries = pyro.sample("boundaries", self.boundaries(episodes).has_rsample_(True))
             drawn = SegmentSkills(log_weights, self.segments.count, mask.shape[:1]).has_rsample_(True)
             skills = pyro.sample("skills", drawn)

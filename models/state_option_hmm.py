@@ -1,4 +1,4 @@
-"""Options that are chosen by the state."""
+"""Options with a state-dependent high-level policy."""
 
 import pyro
 import torch
@@ -16,16 +16,20 @@ from .option_hmm import OptionHMM
 
 
 class StateOptionHMM(OptionHMM):
-    r"""An :class:`OptionHMM` whose high-level policy sees the state.
+    r"""An :class:`OptionHMM` whose high-level policy depends on the state.
 
     .. math:: p(\eta)\,p(w, c)\prod_i p(\zeta^{(i)}\mid\eta(s^{(i)}))\prod_t \pi_{h_t}(a_t^{(i)}\mid s_t^{(i)})
 
-    with :math:`\eta_k(s)` of :class:`~pyro_options.options.StateWeights`. The preferences w and c have a Normal prior
-    (site ``tilt``).
+    with :math:`\eta_k(s)` of :class:`~pyro_options.options.StateWeights` and :math:`p(\zeta\mid\eta(s))` of
+    :class:`~pyro_options.options.StatePath`. The parameters w and c of η(s) are learned, with a Normal prior.
+
+    Sites: those of :class:`OptionHMM`, and the factor ``tilt``, :math:`\log p(w, c)`.
 
     :param policy: low-level policies, as for :class:`OptionHMM`
     :param termination: logit ψ, as for :class:`OptionHMM`
     :param state_dim: size of a state
+    :param prior: as for :class:`OptionHMM`
+    :param alpha: initial concentration of the stick-breaking prior
     :param tilt_scale: standard deviation of the prior over w and c
     """
 
@@ -51,7 +55,7 @@ class StateOptionHMM(OptionHMM):
         return StatePath(log_weights, self.termination(episodes.states), episodes.mask)
 
     def forward(self, episodes: Trajectories, log_weights: torch.Tensor | None = None):
-        """Runs the generative story; with ``log_weights`` given, η is not drawn."""
+        """Runs the generative process; with ``log_weights`` given, η is not sampled."""
         policy, mask = self.policy, episodes.mask
         if log_weights is None:
             log_weights = self.high_level(policy.num_options)  # (K,)

@@ -1,4 +1,4 @@
-"""One way to refuse input: say what was expected, what came, and what to do. And one family of exceptions."""
+"""The library's exceptions, and argument checks whose messages say what was expected, what was given, and the fix."""
 
 import importlib
 from numbers import Integral
@@ -7,24 +7,24 @@ from typing import Any
 
 
 class PyroOptionsError(Exception):
-    """Everything that this library raises on purpose."""
+    """Base class of every exception that this library raises on purpose."""
 
 
 class InputError(PyroOptionsError, ValueError):
-    """Data, numbers or settings that cannot be right."""
+    """Invalid data, arguments or settings."""
 
 
 class FileError(InputError):
-    """A file that is damaged, or is not what it should be."""
+    """A file that is damaged, has another format, or belongs to another run."""
 
 
 class NumericalError(PyroOptionsError, FloatingPointError):
-    """A number that stopped being one while training.
+    """A NaN or infinity during training.
 
-    :param where: what is not finite: a site, a parameter or its gradient
-    :param step: optimizer steps before it
-    :param epoch: passes over the data before it
-    :param batch: number of the batch in its epoch
+    :param where: the non-finite site, parameter or gradient
+    :param step: optimizer steps taken before the failure
+    :param epoch: epochs completed before the failure
+    :param batch: index of the batch within its epoch
     """
 
     def __init__(self, message: str, where: str = "", step: int = 0, epoch: int = 0, batch: int = 0):
@@ -33,29 +33,29 @@ class NumericalError(PyroOptionsError, FloatingPointError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, after everything was saved; the message says how to go on."""
+    """Raised on Ctrl-C after the state was saved; the message says how to resume."""
 
 
 def check(condition: bool, expected: str, got: Any, fix: str = "", error: type[InputError] = InputError) -> None:
-    """Raises ``InputError("Expected … but got …. …")``, which is a ``ValueError``, unless ``condition`` holds."""
+    """Raises ``InputError("Expected … but got …. …")``, a ``ValueError``, unless ``condition`` holds."""
     if not condition:
         raise error(f"Expected {expected} but got {got}." + (f" {fix}" if fix else ""))
 
 
 def check_count(value: Any, name: str, least: int = 1) -> None:
-    """Raises unless ``value`` is a whole number, ``least`` or more."""
+    """Raises unless ``value`` is an integer (not a bool) of at least ``least``."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     check(whole and value >= least, f"{name} >= {least}, a whole number,", repr(value))
 
 
 def choice(value: str, name: str, allowed) -> str:
-    """``value``, if it is one of ``allowed``."""
+    """Returns ``value`` if it is one of ``allowed``, raises otherwise."""
     check(value in allowed, f"{name} to be one of {', '.join(sorted(allowed))}", repr(value))
     return value
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Imports ``module``, or says which extra of this package brings it."""
+    """Imports an optional dependency; the error names the extra of this package that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

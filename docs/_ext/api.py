@@ -1,6 +1,7 @@
-"""The API reference: a page for every package and every module that users import from.
+"""The API reference: a page for every package, and for ``errors``, the one module beside them.
 
-A name is public if ``__all__`` of a package lists it, or if a public module defines it without an underscore.
+A name is public if ``__init__.pyi`` of its package lists it, or if ``errors`` defines it. Import it from there:
+``from pyro_options.skills import Skills``. Files inside a package may change.
 """
 
 import importlib
@@ -15,21 +16,13 @@ from sphinx.pycode import ModuleAnalyzer
 
 import pyro_options
 
-#: modules at the top that are not meant to be imported from outside
-INTERNAL = {"compiled", "optional", "palette", "storage", "threads"}
-#: modules inside packages that are public, though their package does not list what is in them
-EXTRA = {
-    "pyro_options.options.state_path",
-    "pyro_options.mixtures.conjugate_moves",
-    "pyro_options.infer.mixture_trainer",
-}
 #: in the order in which a reader wants them; others follow
-FIRST = ("discovery", "skills", "data", "models", "guides", "methods", "infer", "growth", "handlers", "distributions")
+FIRST = ("discovery", "skills", "data", "models", "guides", "infer", "growth", "handlers", "distributions")
 
 
 def public_modules() -> list[str]:
-    """Names of all modules that the reference documents, a package before what is in it."""
-    top = [found.name for found in pkgutil.iter_modules(pyro_options.__path__) if found.name not in INTERNAL]
+    """Names of ``errors`` and of all packages, each before those inside it."""
+    top = [found.name for found in pkgutil.iter_modules(pyro_options.__path__)]
     top += {"models", "guides"} - set(top)  # folders at the root, which only an installed package maps
     ranks = {name: rank for rank, name in enumerate(FIRST)}
     names = []
@@ -37,7 +30,7 @@ def public_modules() -> list[str]:
         names.append(f"pyro_options.{name}")
         module = importlib.import_module(names[-1])
         inside = pkgutil.walk_packages(getattr(module, "__path__", []), f"{names[-1]}.")
-        names += sorted(found.name for found in inside if found.ispkg or found.name in EXTRA)
+        names += sorted(found.name for found in inside if found.ispkg)
     return names
 
 
@@ -86,12 +79,12 @@ def pages() -> dict[str, str]:
     index = [*heading("API reference"), (__doc__ or "").partition("\n")[2].strip(), ""]
     index += ["``pyro_options.discover`` and ``pyro_options.Skills`` are short for"]
     index += [":func:`pyro_options.discovery.discover` and :class:`pyro_options.skills.Skills`.", ""]
-    index += [".. list-table::", "   :widths: 35 65", ""]
+    index += [".. list-table::", "   :widths: 30 70", ""]
     for name in public_modules():
-        page = name.split(".")[1]
-        if page not in sections:
-            first = (importlib.import_module(name).__doc__ or "").partition("\n")[0]
-            index += [f"   * - :doc:`{name} <{page}>`", f"     - {first}"]
+        page, module = name.split(".")[1], importlib.import_module(name)
+        first = (module.__doc__ or "").partition("\n")[0]
+        links = ", ".join(f":py:obj:`~{name}.{member}`" for member in public_names(module))
+        index += [f"   * - :doc:`{name} <{page}>`", f"     - {first}", "", f"       {links}"]
         sections.setdefault(page, []).extend(_section(name, "=" if name.count(".") == 1 else "-"))
     index += ["", ".. toctree::", "   :hidden:", "", *(f"   {page}" for page in sections), ""]
     return {page: "\n".join(lines) for page, lines in sections.items()} | {"index": "\n".join(index)}

@@ -40,13 +40,13 @@ def page(name: str, text: str) -> str:
     lines = [f".. _example-{name}:", "", *heading(title), rest, ""]
     drawn = picture(name)
     if drawn is not None:
-        lines += [f".. image:: ../../{drawn.relative_to(ROOT)}", f"   :alt: what {name}.py drew", ""]
+        lines += [f".. image:: ../../{drawn.relative_to(ROOT)}", f"   :alt: figure of {name}.py", ""]
     return "\n".join([*lines, f".. literalinclude:: ../../examples/{name}.py", "   :language: python", ""])
 
 
 def index(texts: dict[str, str]) -> str:
     """Thumbnails that lead to the pages."""
-    lines = [*heading("Gallery"), "Every example is one file and one command. The pictures are what they drew.", ""]
+    lines = [*heading("Gallery"), "Every example is one command. The figures are the committed results.", ""]
     lines += [".. container:: gallery", ""]
     for name, text in sorted(texts.items(), key=lambda item: picture(item[0]) is None):
         drawn = picture(name)

@@ -2,7 +2,7 @@
 
     python docs/_ext/layers.py
 
-``LAYERS`` of ``tests/architecture/test_layers.py`` says what a package may import; a test compares it with the rows here.
+``LAYERS`` of ``tests/architecture/test_layers.py`` says what a package may import; a test compares the two.
 """
 
 from html import escape

@@ -1,4 +1,4 @@
-"""Pages that the studies in ``examples/`` wrote about themselves, as far as they are committed."""
+"""Reports that the studies in ``examples/`` have written, if they are committed."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def pages() -> dict[str, str]:
     found = {name: next((path for path in paths if path.exists()), None) for name, paths in CANDIDATES.items()}
     shown = {name: path.relative_to(ROOT) for name, path in found.items() if path is not None}
     made = {name: f"```{{include}} ../../{path}\n:relative-images:\n```\n" for name, path in shown.items()}
-    lines = ["# Studies", "", "Written by the examples themselves, from raw runs that lie beside them.", ""]
+    lines = ["# Studies", "", "Reports that the examples write, from the committed raw runs beside them.", ""]
     lines += [f"- [`python examples/{name}.py`]({name}.md), from `{path}`" for name, path in shown.items()]
     lines += ["", "```{toctree}", ":hidden:", "", *shown, "```", ""]
     return made | {"index": "\n".join(lines)}

@@ -178,7 +178,7 @@ def speed() -> str:
     path = next(path for path in raw.SPEED if (raw.ROOT / path).exists())
     numbers = {name: value for name, value in load(path).items() if "/" in name}
     ratios = {name: value for name, value in numbers.items() if not name.startswith(("seconds/", "megabytes/"))}
-    note = f"From [`{path}`](../{path}); a value below 1 means faster, or smaller, than what stands after the slash.\n\n"
+    note = f"From [`{path}`](../{path}); below 1 means faster, or smaller, than what stands after the slash.\n\n"
     return note + markdown(["ratio", "value"], [[ratio_meaning(n), f"{v:.2f}"] for n, v in ratios.items()])
 
 

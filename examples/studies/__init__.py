@@ -1,1 +1,1 @@
-"""What the comparisons and the reproduction of the paper share: tasks, sums over seeds, pictures of them."""
+"""Shared code of the comparisons and of the reproduction of the paper: tasks, summaries over seeds, figures."""

@@ -1,4 +1,4 @@
-"""An experiment of the paper, declared: what it answers, what it runs, what it shows."""
+"""Declaration of an experiment of the paper: its grid of runs, table and figure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ Grid = dict[str, dict]
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything :mod:`reproduce` needs to know. Experiments with the same job can share a file, and so runs."""
+    """An experiment for :mod:`reproduce`. Experiments with the same job can share a file and its runs."""
 
     title: str
-    answers: str  # figure or table of the paper
-    differs: str  # from the paper, whatever the preset
+    answers: str  # corresponding figure or table of the paper
+    differs: str  # differences from the paper with any preset
     job: Job
-    grids: Callable[[Preset], dict[str, Grid]]  # file of runs, within the folder of the preset -> grid
+    grids: Callable[[Preset], dict[str, Grid]]  # file of runs, relative to the preset's folder -> grid
     table: Callable[[list[dict]], str]  # Markdown
     figure: Callable[[list[dict], Path], None]
 
     def complete(self, preset: Preset, folder: Path) -> bool:
-        """Whether all runs are there, so that :meth:`run` would only read."""
+        """Whether the files hold all runs, so that :meth:`run` only reads them."""
         for file, grid in self.grids(preset).items():
             path = folder / file
             if not path.exists() or grid.keys() - {row["name"] for row in read_runs(path)}:
@@ -33,7 +33,7 @@ class Experiment:
         return True
 
     def run(self, preset: Preset, folder: Path, processes: int, progress: bool) -> list[dict]:
-        """The rows of all runs; those that the files hold already are read."""
+        """The rows of all runs; runs that are in the files already are not repeated."""
         rows: list[dict] = []
         for file, grid in self.grids(preset).items():
             rows += run_grid(self.job, grid, folder / file, processes, progress)

@@ -1,4 +1,4 @@
-"""Learning curves of games, arms and seeds: thinned out to be kept, summed up in tables, drawn on both axes."""
+"""Learning curves of games, arms and seeds: subsampling, tables and figures."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,23 +11,23 @@ from pyro_options.experiments import curve_band
 
 from .summary import cell, groups, markdown, span
 
-POINTS = 60  # of a curve that are kept
+POINTS = 60  # maximum number of points stored per curve
 
 
 def whole_rounds(rows: Sequence[dict]) -> list[dict]:
-    """The runs of one game whose seed every arm has, so that arms compare while a study is not done."""
+    """The runs of one game with a seed that all arms have completed, for a fair comparison in an unfinished study."""
     arms = {row["arm"] for row in rows}
     return [row for row in rows if {other["arm"] for other in rows if other["seed"] == row["seed"]} == arms]
 
 
 def final_return(rows: Sequence[dict], steps: int) -> float | None:
-    """Mean return over the last sixth of the decisions, as in the paper; ``None`` if no game ended."""
+    """Mean return over the last sixth of the decisions, as in the paper; ``None`` if no game ended in it."""
     values = [row["return"] for row in rows if row["steps"] > steps * 5 / 6 and "return" in row]
     return float(np.mean(values)) if values else None
 
 
 def thinned(rows: Sequence[dict]) -> dict[str, list]:
-    """A learning curve in columns, with at most ``POINTS`` entries; a return is ``None`` until a game ends."""
+    """A learning curve as columns, subsampled to ``POINTS`` entries; the return is ``None`` until a game ends."""
     kept = np.unique(np.linspace(0, len(rows) - 1, POINTS).astype(int)) if rows else []
     curve = {key: [rows[i][key] for i in kept] for key in ("steps", "frames")}
     returns = [rows[i].get("return") for i in kept]
@@ -35,28 +35,28 @@ def thinned(rows: Sequence[dict]) -> dict[str, list]:
 
 
 def points(curve: dict[str, list], axis: str) -> np.ndarray:
-    """Where on an axis a curve has which return, ``(2, points)``."""
+    """x values on an axis (``steps`` or ``frames``) and returns of a curve, ``(2, points)``."""
     known = [(x, value) for x, value in zip(curve[axis], curve["return"]) if value is not None]
     return np.array(known, dtype=float).reshape(-1, 2).T
 
 
 def return_at(curve: dict[str, list], frames: int) -> float | None:
-    """What a run had reached when it had seen so many frames; ``None`` if no game had ended.
+    """The return of a run after ``frames`` frames; ``None`` if no game had ended.
 
-    Between the points that were kept: they lie further apart the longer skills last, and the one before would be early.
+    Interpolated, since the stored points are far apart in frames where skills last long.
     """
     at, values = points(curve, "frames")
     return float(np.interp(frames, at, values)) if (at <= frames).any() else None
 
 
 def average(curve: dict[str, list]) -> float | None:
-    """The mean return over the decisions of a run, which is high where learning was fast; ``None`` if no game ended."""
+    """Mean return over all decisions of a run, a measure of learning speed; ``None`` if no game ended."""
     values = points(curve, "steps")[1]
     return float(values.mean()) if len(values) else None
 
 
 def table(rows: list[dict]) -> str:
-    """One game: returns at the end, on the way there, and at the frames that every run has seen."""
+    """The table of one game: returns at the end, on average, and after the number of frames that all runs reached."""
     frames = min(row["curve"]["frames"][-1] for row in rows)
     lines = []
     for arm, mine in groups(rows, lambda row: row["arm"]).items():
@@ -76,7 +76,7 @@ def table(rows: list[dict]) -> str:
 
 
 def page(rows: list[dict], figure_name: str) -> str:
-    """All games, in Markdown."""
+    """The Markdown page with all games."""
     parts = [
         "# PPO with skills on Atari games\n",
         "Returns of whole games, unclipped: the mean over the last sixth of the decisions as in the paper, over all of"
@@ -91,7 +91,7 @@ def page(rows: list[dict], figure_name: str) -> str:
 
 
 def figure(rows: list[dict], path: Path) -> None:
-    """Learning curves of all arms on both axes, a line of panels for each game."""
+    """Learning curves of all arms against decisions and frames, a row of panels for each game."""
     games = groups(rows, lambda row: row["game"])
     arms = list(groups(rows, lambda row: row["arm"]))
     with viz.style():

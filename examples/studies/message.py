@@ -1,4 +1,4 @@
-"""Experiments on the message task: the proof of concept, and one thing changed at a time."""
+"""Experiments on the message task: the proof of concept, and ablations of one setting at a time."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -13,13 +13,13 @@ from .summary import cell, groups, markdown, point_ranges, span
 
 Arms = dict[str, tuple[str, str]]  # name -> variant and guide
 
-#: where ``message_sweep.py`` keeps the runs that are committed
+#: folder of the committed runs of ``message_sweep.py``
 RESULTS = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much to run."""
+    """The size of an experiment."""
 
     num_messages: tuple[int, ...]
     num_seeds: int
@@ -42,7 +42,7 @@ ABLATION: dict[Preset, Size] = {
 
 
 def grid(arms: Arms, size: Size) -> Grid:
-    """Every arm, given as variant and guide, in whole rounds of seeds."""
+    """All runs of all arms (variant and guide), seed by seed."""
     jobs: Grid = {}
     for seed, n, (variant, guide) in product(range(size.num_seeds), size.num_messages, arms.values()):
         jobs |= message_sweep.entry(variant, guide, n, seed, size.epochs)
@@ -50,7 +50,7 @@ def grid(arms: Arms, size: Size) -> Grid:
 
 
 def table(arms: Arms):
-    """A line per arm and vocabulary size."""
+    """A function that makes the Markdown table, with a line per arm and vocabulary size."""
 
     def text(rows: list[dict]) -> str:
         names = {pair: name for name, pair in arms.items()}
@@ -71,7 +71,7 @@ def table(arms: Arms):
 
 
 def figure(arms: Arms):
-    """Recovered K against the vocabulary size; for a single size, what the arms reach."""
+    """A function that draws recovered K against the vocabulary size; for a single size, the scores of the arms."""
     names = {pair: name for name, pair in arms.items()}
 
     def name(row: dict) -> str:
@@ -87,7 +87,7 @@ def figure(arms: Arms):
 
 
 def ranges(arms: dict[str, list[dict]], path: Path) -> None:
-    """A line per arm: K, the message served worst, likelihood."""
+    """K, the lowest probability over messages, and likelihood, with a line per arm."""
     n = next(iter(arms.values()))[0]["num_messages"]
     shown = {
         "options K": lambda row: row["num_options"],
@@ -113,7 +113,7 @@ def ranges(arms: dict[str, list[dict]], path: Path) -> None:
 
 
 def proof_of_concept(preset: Preset) -> dict[str, Grid]:
-    """With ``full`` the runs of ``message_sweep.py`` that are committed."""
+    """The grids of the proof of concept; with ``full``, the committed runs of ``message_sweep.py``."""
     size = PROOF[preset]
     ours = grid({name: PROOF_ARMS[name] for name in ("exact", "relaxed")}, size)
     if preset != "full":
@@ -135,7 +135,7 @@ PROOF_ARMS: Arms = {
     "relaxed, usage rule": ("usage", "relaxed"),
 }
 
-#: unless said otherwise: what the paper does here, with births that split the most used option
+#: differences from the paper of the ablations of its own settings
 USAGE = (
     "Relaxed guide and the paper's rule for growth; new options split the most used one instead of starting at random,"
     " and the stick posterior learns ten times faster than the networks."

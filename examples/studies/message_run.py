@@ -1,4 +1,4 @@
-"""One run of the message task with everything that an ablation changes."""
+"""One run of the message task, with all settings that the ablations change."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pyro_options.infer import Exponential, TrainConfig
 
 @dataclass(frozen=True)
 class MessageRun:
-    """A run, by default as ``toy_message.py`` does it."""
+    """A run on the message task; the defaults are those of ``toy_message.py``."""
 
     num_messages: int = 6
     """size of the vocabulary"""
@@ -28,32 +28,32 @@ class MessageRun:
     num_options: int | None = None
     """fix K instead of growing it"""
     rule: str = "evidence"
-    """when to grow: evidence keeps what explains other data better; usage is the paper's"""
+    """when to grow: evidence accepts births that improve the likelihood; usage is the paper's rule"""
     delta: float = 0.5
-    """for the usage rules: grow unless some option is used by less than delta / K of the steps"""
+    """for the usage rules: grow unless some option is used in less than delta / K of the steps"""
     birth: str | None = None
-    """how an option starts: data, the default, fits the trajectories explained worst; split, the default of the usage
-    rules, copies the most used option; random is the paper's"""
+    """how a new option is initialized: data (default) fits it to the worst explained trajectories; split (default of
+    the usage rules) copies the most used option; random is the paper's"""
     removals: tuple[str, ...] | None = None
-    """how an option is removed; by default prune, and not at all with the usage rules"""
+    """how options are removed; by default prune, and no removals with the usage rules"""
     check_every: int | None = None
     """optimizer steps between growth checks; by default 40, and 80 for the usage rules"""
     entropy_weight: float | None = None
-    """of the entropy regularizer at the start; by default 5, and 0 for the exact guide"""
+    """initial weight of the entropy regularizer; by default 5, and 0 for the exact guide"""
     entropy_rate: float = 0.995
-    """factor of the entropy weight per epoch; 1 keeps it"""
+    """factor of the entropy weight per epoch; 1 keeps it constant"""
     entropy_per: str = "batch"
-    """whose use of options should be even: batch or trajectory"""
+    """regularize the option usage of the batch or of each trajectory"""
     temperature: float = 1.0
-    """of the relaxation at the start"""
+    """initial temperature of the relaxation"""
     temperature_rate: float = 0.995
     """factor of the temperature per epoch"""
     independent_heads: bool = False
-    """draw h_t independently of b_t, as the paper's encoder does"""
+    """sample h_t independently of b_t, as the paper's encoder does"""
     point: bool = False
     """a point estimate of the weights instead of a posterior"""
     alpha: float = 1.0
-    """concentration of the prior over weights at the start; it is learned"""
+    """initial concentration of the prior over weights; it is learned"""
     learning_rate: float = 5e-3
     """of the networks"""
     weights_learning_rate: float = 5e-2
@@ -64,13 +64,13 @@ class MessageRun:
     progress: bool = False
 
     def growth(self) -> Growth:
-        """Rule, birth and removals."""
+        """The growth settings."""
         measures = {"usage": "likelihood", "posterior-usage": "posterior"}
         rule: Any = UsageRule(self.delta, measures[self.rule]) if self.rule in measures else self.rule
         return Growth(rule, self.birth, self.removals, self.check_every)
 
     def training(self) -> TrainConfig:
-        """Schedules and rates."""
+        """The training settings."""
         entropy = GUIDES[self.guide].entropy_weight if self.entropy_weight is None else self.entropy_weight
         return TrainConfig(
             epochs=self.epochs,
@@ -83,15 +83,15 @@ class MessageRun:
         )
 
     def held_out(self):
-        """Episodes that nothing is trained on."""
+        """Episodes for evaluation."""
         return message_demonstrations(self.num_messages, 200, self.seed + 10_000)
 
     def run(self, **saving: Any) -> tuple[Skills, dict[str, Any]]:
-        """Discovers and evaluates.
+        """Runs ``discover`` and evaluates the skills.
 
         :param saving: ``checkpoint`` and ``resume`` of :func:`~pyro_options.discover`
         """
-        torch.set_num_threads(1)  # a second thread has nothing to do with tensors this small, and waits loudly
+        torch.set_num_threads(1)  # tensors this small do not benefit from a second thread, which would busy-wait
         data = message_demonstrations(self.num_messages, self.num_episodes, self.seed)
         settings = {key: value for key, value in PRESETS["message"].items() if key != "rule"}
         settings |= {"num_options": self.num_options, "growth": self.growth(), "train": self.training()}
@@ -101,7 +101,7 @@ class MessageRun:
         return skills, self.results(skills)
 
     def results(self, skills: Skills) -> dict[str, Any]:
-        """What was found, judged on held-out episodes."""
+        """The results, evaluated on held-out episodes."""
         made, history = skills.metadata, skills.metadata["history"]
         success, worst = message_success(final_action_probabilities(skills.policy))
         found = skills.segment(self.held_out())

@@ -1,4 +1,4 @@
-"""Experiments that compare methods, through the code of ``compare.py``."""
+"""Experiments that compare methods, with the code of ``compare.py``."""
 
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -13,14 +13,14 @@ from .experiment import Experiment, Grid, Preset
 from .summary import cell, groups, interval, markdown
 from .tasks import LENGTHS, TASKS
 
-#: fixed K as lines over K and what grows as a level, as the paper's figures 3 and 4 show them
+#: colour of each method; ``compile`` and ``compile-np`` are one method with given and inferred K
 COLORS = {name: viz.option_color(i) for i, name in enumerate(("options", "options-exact", "ddo", "compile", "bc"))}
 COLORS |= {"compile-np": COLORS["compile"]}
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much to run."""
+    """The size of an experiment."""
 
     num_episodes: int
     held_out: int
@@ -37,7 +37,7 @@ METHODS: dict[Preset, Size] = {
     "full": Size(150, 50, 5, (2, 4, 8, 16)),
     "paper": Size(800, 200, 10, (3, 5, 7, 9, 11, 13), 1500),
 }
-#: numbers of options as in the paper's table 2
+#: values of K as in the paper's table 2; ``None`` is inferred
 TABLE = {"options": (7,), "options-exact": (7, None), "ddo": (11,), "compile": (7,), "compile-np": (None,)}
 TRAJECTORIES: dict[Preset, Size] = {
     "smoke": Size(4, 2, 1, (), 1, lengths=(50, 150)),
@@ -48,7 +48,7 @@ TRAJECTORIES: dict[Preset, Size] = {
 
 
 def grid(tasks: tuple[str, ...], size: Size, num_options: dict[str, tuple[int | None, ...]]) -> Grid:
-    """Tasks, methods and their K, in whole rounds of seeds."""
+    """All runs of all tasks, methods and values of K, seed by seed."""
     jobs: Grid = {}
     for seed, task, method in product(range(size.num_seeds), tasks, num_options):
         used = replace(TASKS[task].size, num_episodes=size.num_episodes, held_out=size.held_out)
@@ -69,7 +69,7 @@ def by_length(preset: Preset) -> dict[str, Grid]:
 
 
 def regularized(preset: Preset) -> dict[str, Grid]:
-    """The relaxed guide with K = 7, with the paper's regularizer and without."""
+    """The relaxed guide with K = 7, with and without the paper's entropy regularizer."""
     size = METHODS[preset]
     plain = grid(("breakout",), size, {"options": TABLE["options"]})
     return {
@@ -98,7 +98,7 @@ def length(row: dict) -> int:
 
 
 def length_table(rows: list[dict]) -> str:
-    """Held-out likelihood, a line per length and a column per method, as in the paper's table 2."""
+    """Held-out likelihood with a line per length and a column per method, as in the paper's table 2."""
     arms = list(groups(rows, compare.label))
     lines = []
     for n in sorted({length(row) for row in rows}):
@@ -108,7 +108,7 @@ def length_table(rows: list[dict]) -> str:
 
 
 def length_figure(rows: list[dict], path: Path) -> None:
-    """Likelihood and options in use against the length of demonstrations."""
+    """Likelihood and options in use against the length of the demonstrations."""
     shown = {"log_likelihood": "held-out nats per step", "used_options": "options in use"}
     with viz.style():
         fig, axes = viz.plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
@@ -128,13 +128,13 @@ def length_figure(rows: list[dict], path: Path) -> None:
 
 
 def band(ax, x, values, color: str, label: str) -> None:
-    """A line with its interval."""
+    """A line with its confidence band."""
     ax.plot(x, [v.center for v in values], "o-", color=color, label=label, markersize=4)
     ax.fill_between(x, [v.low for v in values], [v.high for v in values], color=color, alpha=0.2, linewidth=0)
 
 
 def number_figure(rows: list[dict], path: Path) -> None:
-    """Likelihood against K; dashed where nobody said K, with a cross at the K that was found."""
+    """Likelihood against a given K; where K is inferred, a dashed line with a cross at the number of options in use."""
     with viz.style():
         fig, ax = viz.plt.subplots(figsize=(6.5, 4), layout="constrained")
         for method, mine in groups(rows, lambda row: row["method"]).items():
@@ -156,7 +156,7 @@ def number_figure(rows: list[dict], path: Path) -> None:
         viz.plt.close(fig)
 
 
-#: λ_ent at the start; it is annealed
+#: initial λ_ent, which is annealed
 ENTROPY = {"without regularizer": 0.0, "with regularizer": 5.0}
 SCRIPTED = "Demonstrations of our scripted expert rather than of an Ape-X agent, judged by"
 EXPERIMENTS = {

@@ -1,4 +1,4 @@
-"""Runs over seeds as tables and pictures: interquartile means with 95 % bootstrap intervals."""
+"""Tables and figures over seeds: interquartile means with 95 % bootstrap intervals."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from pyro_options.viz import PALETTE
 
 
 class Interval(NamedTuple):
-    """Interquartile mean of some runs, and where it would lie with others."""
+    """Interquartile mean of several runs, and its bootstrap interval."""
 
     center: float
     low: float
@@ -23,19 +23,19 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def cell(values: Sequence[float], form: str = ".3f") -> str:
-    """``center [low, high]``, or one number where all runs agree."""
+    """``center [low, high]``, or one number if the three are equal as printed."""
     texts = [f"{x:{form}}" for x in interval(values)]
     return texts[0] if len(set(texts)) == 1 else f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
 
 def span(values: Sequence[float], form: str = "g") -> str:
-    """Least and most."""
+    """``min to max``, or one number if they are equal as printed."""
     low, high = f"{min(values):{form}}", f"{max(values):{form}}"
     return low if low == high else f"{low} to {high}"
 
 
 def groups(rows: Iterable[dict], key: Callable[[dict], str]) -> dict[str, list[dict]]:
-    """Rows by a key, in the order in which keys appear."""
+    """Groups rows by a key, in order of first appearance."""
     found: dict[str, list[dict]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
@@ -50,10 +50,11 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def point_ranges(
     ax: Axes, values: Mapping[str, Sequence[float]], xlabel: str, colors: Sequence[str] = (), labels: bool = True
 ) -> None:
-    """One line per group, from top to bottom: every run as a dot, the interquartile mean and its interval above them.
+    """One line per group, from top to bottom: a dot per run, and the interquartile mean with its interval.
 
     :param values: name of a group -> one number per run
-    :param colors: of the groups
+    :param colors: colour of each group
+    :param labels: whether to write the names of the groups
     """
     for place, numbers in enumerate(values.values()):
         color = colors[place] if colors else PALETTE[0]

@@ -1,4 +1,4 @@
-"""Demonstrations to compare methods on, with the truth where there is one."""
+"""Tasks to compare methods on: demonstrations, and their ground truth if it is known."""
 
 import math
 from collections.abc import Callable
@@ -17,15 +17,15 @@ from pyro_options.envs import atari_demonstrations, load_atari, message_demonstr
 
 @dataclass(frozen=True)
 class Truth:
-    """What is known about held-out episodes."""
+    """The ground truth of held-out episodes."""
 
     options: Tensor  # (N, T)
-    best_log_likelihood: float  # nats per step of the model that made them
+    best_log_likelihood: float  # of the model that generated them, in nats per step
 
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """Episodes to learn from, and others to judge by."""
+    """Episodes for training and for evaluation."""
 
     train: Trajectories
     held_out: Trajectories
@@ -34,11 +34,11 @@ class Demonstrations:
 
 @dataclass(frozen=True)
 class Size:
-    """How much of a task to use."""
+    """Number and length of the episodes."""
 
-    num_episodes: int  # to learn from
-    held_out: int
-    max_steps: int | None = None  # of an episode, where it can be cut
+    num_episodes: int  # for training
+    held_out: int  # for evaluation
+    max_steps: int | None = None  # maximum length of an episode, for Breakout
 
 
 Make = Callable[[int, Size, Path | None], Demonstrations]
@@ -46,30 +46,30 @@ Make = Callable[[int, Size, Path | None], Demonstrations]
 
 @dataclass(frozen=True)
 class Task:
-    """A task: where its demonstrations come from, and what suits it."""
+    """A task: its demonstrations, and its settings of the methods."""
 
     title: str
-    make: Make  # of a seed, a size, and a file if there is one
+    make: Make  # makes the demonstrations from a seed, a size, and an optional file
     size: Size
-    num_options: tuple[int, ...]  # fixed K to try
-    settings: dict[str, Any] = field(default_factory=dict)  # for discover, where its defaults are not the best
-    tuned: dict[str, dict[str, Any]] = field(default_factory=dict)  # the same for one method
+    num_options: tuple[int, ...]  # values of a fixed K
+    settings: dict[str, Any] = field(default_factory=dict)  # arguments of discover that differ from its defaults
+    tuned: dict[str, dict[str, Any]] = field(default_factory=dict)  # method -> further arguments
 
 
 def message(num_messages: int) -> Make:
-    """The paper's proof of concept: one option per message, from the first step to the last."""
+    """The paper's proof of concept: one option per message, active during the whole episode."""
 
     def make(seed: int, size: Size, file: Path | None) -> Demonstrations:
         train = message_demonstrations(num_messages, size.num_episodes, seed)
         held = message_demonstrations(num_messages, size.held_out, seed + 10_000)
-        said = held.actions.long()  # the expert says the message at every step
+        said = held.actions.long()  # the expert emits the message at every step, so actions are the true options
         return Demonstrations(train, held, Truth(said, -math.log(num_messages) / said.shape[1]))
 
     return make
 
 
 def synthetic(seed: int, size: Size, file: Path | None) -> Demonstrations:
-    """Five linear options, episodes of 20 to 80 steps; every seed has options of its own."""
+    """Five linear options, episodes of 20 to 80 steps; every seed has other options."""
     known = synthetic_options(5, size.num_episodes + size.held_out, seed=seed)
     data, cut = known.trajectories, size.num_episodes
     with torch.no_grad():
@@ -80,7 +80,7 @@ def synthetic(seed: int, size: Size, file: Path | None) -> Demonstrations:
 
 
 def integers(seed: int, size: Size, file: Path | None) -> Demonstrations:
-    """CompILE's own task: three segments of Poisson length, in each of which one of five integers repeats."""
+    """CompILE's task: three segments of Poisson length, in each of which one of five integers repeats."""
     known = integer_sequences(size.num_episodes + size.held_out, seed=seed)
     cut = size.num_episodes
     held, starts = known.trajectories[cut:], known.switches[cut:]
@@ -89,16 +89,16 @@ def integers(seed: int, size: Size, file: Path | None) -> Demonstrations:
 
 
 def integers_log_likelihood(starts: Tensor, steps: Tensor, mean: float = 3.0, num_symbols: int = 5) -> Tensor:
-    """What the generator of integer sequences gives each, knowing how long it is, ``(N,)``.
+    """Log-probability of each integer sequence under its generator, given its length, ``(N,)``.
 
-    :param starts: bits ``(N, T)``: a segment begins
+    :param starts: whether a segment begins ``(N, T)``
     :param steps: length of each sequence ``(N,)``
     """
     mask = torch.arange(starts.shape[1]) < steps.unsqueeze(-1)
     lengths = torch.bincount(starts[mask].long().cumsum(0) - 1).view(len(starts), -1)  # (N, segments)
     number = torch.arange(1, int(steps.max()) + 1, dtype=torch.float64)
     pmf = torch.cat([torch.zeros(1), torch.exp(number * math.log(mean) - mean - torch.lgamma(number + 1))])
-    pmf = pmf / -math.expm1(-mean)  # a segment has at least one step
+    pmf = pmf / -math.expm1(-mean)  # Poisson truncated to at least one step
     sums = pmf
     for _ in range(lengths.shape[1] - 1):
         sums = torch.stack([(sums[: n + 1] * pmf[: n + 1].flip(0)).sum() for n in range(len(pmf))])
@@ -107,7 +107,7 @@ def integers_log_likelihood(starts: Tensor, steps: Tensor, mean: float = 3.0, nu
 
 
 def breakout(seed: int, size: Size, file: Path | None) -> Demonstrations:
-    """Bits of Breakout's RAM, from a file or the scripted expert; the last episodes are held out, whatever the seed."""
+    """Breakout's RAM, from a file or the scripted expert; the last episodes are held out with every seed."""
     if file is None:
         data = play(size.num_episodes + size.held_out, size.max_steps)
     else:
@@ -119,7 +119,7 @@ def breakout(seed: int, size: Size, file: Path | None) -> Demonstrations:
 
 
 def breakout_cut(num_steps: int) -> Make:
-    """Only the first steps of each episode to learn from, whole ones to judge by."""
+    """Breakout with training episodes cut after ``num_steps``, and whole episodes for evaluation."""
 
     def make(seed: int, size: Size, file: Path | None) -> Demonstrations:
         whole = breakout(seed, size, file)
@@ -130,17 +130,17 @@ def breakout_cut(num_steps: int) -> Make:
 
 @cache
 def play(num_episodes: int, max_steps: int | None) -> Trajectories:
-    """Episodes of the scripted expert, once for all runs of a process."""
+    """Episodes of the scripted expert, recorded once per process."""
     return atari_demonstrations("Breakout", num_episodes, max_steps=max_steps)
 
 
-#: as in the paper's appendix C, where the message task has hidden layers; growth by the rule that refuses at birth
+#: hidden layers and optimizer settings of the paper's appendix C, but the ``evidence`` rule and fewer epochs
 MESSAGE = {"hidden": (16, 16), "rule": "evidence", "batch_size": 128, "learning_rate": 5e-3, "epochs": 100}
 
-#: of the paper's tables 1 to 3
+#: episode lengths of the paper's tables 1 to 3
 LENGTHS = (50, 150, 300, 500, 1000)
 
-#: CompILE has to be told how episodes fall into segments: as they do where that is known, else as in the paper
+#: CompILE needs the number and mean length of segments: the true ones if they are known, else the paper's
 SEGMENTS = {
     "message": {"num_segments": 2, "segment_length": 5.0},
     "synthetic": {"num_segments": 10, "segment_length": 10.0}
@@ -151,9 +151,9 @@ SEGMENTS = {
 
 
 def tuned(name: str, **compile_only: Any) -> dict[str, dict[str, Any]]:
-    """What single methods need: CompILE its segments.
+    """Settings for single methods: the segments of CompILE.
 
-    :param compile_only: for CompILE that is told K
+    :param compile_only: further settings for CompILE with a given K
     """
     return {"compile": SEGMENTS[name] | compile_only, "compile-np": SEGMENTS[name]}
 

@@ -1,4 +1,4 @@
-"""Demonstrations and where they come from."""
+"""Demonstrations: the container, readers and writers, recording in environments, and synthetic data."""
 
 import lazy_loader
 

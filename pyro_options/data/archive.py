@@ -1,4 +1,4 @@
-"""Named arrays in an npz file that nobody has to trust: no pickle, sizes checked before anything is read."""
+"""Safe reading and atomic writing of npz files: no pickle, and sizes are checked before any data are read."""
 
 import lzma
 import math
@@ -17,7 +17,7 @@ from numpy.lib import format as npy
 from pyro_options.errors import FileError, check
 from pyro_options.persistence.storage import replacing
 
-_MAX_HEADER = 10_000  # bytes that describe an array; numpy's own limit, which it checks after it has read them
+_MAX_HEADER = 10_000  # bytes of an array's header; numpy has the same limit, but checks it after reading the header
 _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError, EOFError, OSError),
     *(RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, SyntaxError, MemoryError),
@@ -26,7 +26,7 @@ _BROKEN = (
 
 @dataclass(frozen=True)
 class Declared:
-    """What a file says of an array before its data are read."""
+    """Shape and type of an array, from its header."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -38,7 +38,7 @@ class Declared:
 
 
 def naming(path: str | os.PathLike, error: Exception) -> FileError:
-    """The same complaint with the name of the file, and what to do if the file itself is at fault."""
+    """The same error as a :class:`FileError` that names the file, with advice if the file itself is damaged."""
     name, text = os.fspath(path), str(error)
     if text.startswith(f"{name}: "):
         return FileError(text)
@@ -47,7 +47,7 @@ def naming(path: str | os.PathLike, error: Exception) -> FileError:
 
 
 def write_archive(path: str | os.PathLike, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes a compressed npz file: all of it or, if anything fails, none of it."""
+    """Writes a compressed npz file, atomically."""
     with replacing(path) as file:
         np.savez_compressed(file, **dict(arrays), allow_pickle=False)
 
@@ -57,11 +57,12 @@ def read_archive(
 ) -> dict[str, np.ndarray]:
     """Reads named arrays of an npz file.
 
-    :param names: arrays that must be there
-    :param max_bytes: refuse a file that declares more than this, 16 GiB by default, or than this machine has
-    :param fixes: what to do if an array is missing, by its name
+    :param names: arrays to read; each must exist
+    :param max_bytes: raise if the arrays' headers declare more than this (16 GiB by default), or than this machine's
+        memory
+    :param fixes: advice for the error message if an array is missing, by its name
     """
-    with open(path, "rb") as file:  # a file that is not there is an OSError of its own
+    with open(path, "rb") as file:  # outside of try: a missing file stays an OSError
         try:
             with zipfile.ZipFile(file) as archive:
                 present = {Path(name).stem for name in archive.namelist() if name.endswith(".npy")}
@@ -78,12 +79,12 @@ def read_archive(
 
 
 def _memory() -> int:
-    """Bytes of this machine's memory, where the system says."""
+    """Bytes of physical memory; practically unlimited where the system does not report it."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**62
 
 
 def _declared(archive: zipfile.ZipFile, name: str) -> Declared:
-    """The header of an array, held against the size of its member."""
+    """The header of an array, checked against the size of its member in the archive."""
     info = archive.getinfo(f"{name}.npy")
     with archive.open(info) as file:
         start = file.read(12)
@@ -106,7 +107,7 @@ def _declared(archive: zipfile.ZipFile, name: str) -> Declared:
 
 
 def _read(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """An array in the byte order of this machine."""
+    """An array, in native byte order."""
     with archive.open(f"{name}.npy") as file:
         array = npy.read_array(file, allow_pickle=False)
     return array.astype(array.dtype.newbyteorder("="), copy=False)

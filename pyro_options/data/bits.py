@@ -1,4 +1,4 @@
-"""Bytes as bits: Atari RAM is 128 bytes in memory and 1024 numbers to a linear policy."""
+"""Packing and unpacking of bits: Atari RAM is stored as 128 bytes, and is 1024 binary inputs to a policy."""
 
 import torch
 from torch import Tensor
@@ -7,12 +7,12 @@ from pyro_options.errors import check
 
 
 def unpack_bits(packed: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """``(..., B)`` bytes as ``(..., 8 B)`` zeros and ones, most significant bit first as ``numpy.unpackbits`` has it.
+    """``(..., B)`` bytes to ``(..., 8 B)`` zeros and ones, most significant bit first like ``numpy.unpackbits``.
 
     >>> unpack_bits(torch.tensor([5], dtype=torch.uint8), torch.long).tolist()
     [0, 0, 0, 0, 0, 1, 0, 1]
 
-    :param dtype: of the result, by default torch's default floating point type
+    :param dtype: of the result, by default torch's default floating-point type
     """
     check(
         packed.dtype == torch.uint8 and packed.dim() >= 1,
@@ -26,7 +26,7 @@ def unpack_bits(packed: Tensor, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def pack_bits(bits: Tensor) -> Tensor:
-    """``(..., 8 B)`` zeros and ones as ``(..., B)`` bytes: the inverse of :func:`unpack_bits`.
+    """``(..., 8 B)`` zeros and ones to ``(..., B)`` bytes: the inverse of :func:`unpack_bits`.
 
     >>> pack_bits(torch.tensor([0, 0, 0, 0, 0, 1, 0, 1])).tolist()
     [5]

@@ -1,4 +1,4 @@
-"""Demonstrations from an environment and somebody who can act in it."""
+"""Records demonstrations of a policy in an environment."""
 
 import os
 import random
@@ -24,11 +24,11 @@ from .validation import exact_floats
 
 @dataclass(frozen=True)
 class Rollouts:
-    """Demonstrations and how they went."""
+    """Demonstrations with their rewards."""
 
     trajectories: Trajectories
-    rewards: Tensor  # (N, T) after each action; zero beyond the end
-    terminated: Tensor  # (N,) whether the environment itself ended the episode
+    rewards: Tensor  # (N, T) after each action; zero in the padding
+    terminated: Tensor  # (N,) whether the episode terminated, rather than being truncated or cut
 
     @property
     def returns(self) -> Tensor:
@@ -38,7 +38,7 @@ class Rollouts:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """The same global random numbers inside, for policies that draw from them; the caller's own afterwards."""
+    """Seeds the global generators, which some policies use, and restores the caller's state afterwards."""
     state, python_state = np.random.get_state(), random.getstate()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -52,7 +52,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def _observation(env: gym.Env, observation) -> np.ndarray:
-    """What is recorded by default: the observation, flattened by gymnasium's own rules."""
+    """The default state to record: the observation, flattened by gymnasium."""
     return np.asarray(spaces.flatten(env.observation_space, observation))
 
 
@@ -69,19 +69,19 @@ def rollout(
     deterministic: bool = True,
     progress: bool = False,
 ) -> Rollouts:
-    """Lets ``policy`` act in ``env`` and records it. The same seed gives the same episodes.
+    """Runs ``policy`` in ``env`` and records states, actions and rewards. The same seed gives the same episodes.
 
     :param env: an environment with Discrete or Box actions, or the id of one
-    :param policy: a function of the observation, anything with the ``predict`` of Stable-Baselines3, or what
+    :param policy: a function of the observation, an object with the ``predict`` of Stable-Baselines3, or what
         :func:`~pyro_options.data.load_policy` takes: a zip file (these are pickles: load only your own) or a hub id
-    :param max_steps: end an episode after so many actions
-    :param noops: start each episode with 1 to ``noops`` steps of the first action that are not recorded, 0 for none
-    :param epsilon: chance of a random action instead of the policy's; it is recorded as the action that was done
-    :param observe: ``observe(env, observation)`` gives the state to record, RAM for a policy that looks at pixels for
-        instance; by default the flattened observation
+    :param max_steps: cut an episode after this many actions
+    :param noops: start each episode with 1 to ``noops`` unrecorded steps of the first action; 0 for none
+    :param epsilon: probability of a random action instead of the policy's; the random action is recorded
+    :param observe: ``observe(env, observation)`` returns the state to record, for instance RAM for a policy on pixels;
+        by default the flattened observation
     :param packed: record bytes as bits, see :class:`~pyro_options.data.Trajectories`
-    :param deterministic: ask the policy for its best action rather than a random one
-    :param progress: show a bar
+    :param deterministic: use the policy's most probable action instead of sampling
+    :param progress: show a progress bar
     """
     env, policy = gym.make(env) if isinstance(env, str) else env, as_policy(policy)
     check(isinstance(env, gym.Env), "a gymnasium environment", type(env).__name__, "Pass one that is not vectorized.")
@@ -110,7 +110,7 @@ def rollout(
 
 
 def collect(env, policy, num_episodes: int, **options) -> Trajectories:
-    """The trajectories of :func:`rollout`, which explains every option.
+    """The trajectories of :func:`rollout`, which documents every option.
 
     Example::
 
@@ -120,7 +120,7 @@ def collect(env, policy, num_episodes: int, **options) -> Trajectories:
 
 
 def _discrete(action: Any, space: spaces.Discrete) -> int:
-    """``action``, if it is a whole number of ``space``."""
+    """``action`` as an integer; raises ``ValueError`` if it is not in ``space``."""
     value = np.asarray(action)
     if value.size != 1 or value.dtype.kind not in "biu" or not 0 <= value.item() - int(space.start) < space.n:
         raise ValueError
@@ -128,7 +128,7 @@ def _discrete(action: Any, space: spaces.Discrete) -> int:
 
 
 def _continuous(action: Any, space: spaces.Space) -> np.ndarray:
-    """``action`` in the shape and type of a Box, a copy; environments differ in what they do beyond its bounds."""
+    """A copy of ``action`` in the shape and type of a Box; not clipped, since environments treat bounds differently."""
     value = np.array(action, dtype=space.dtype).reshape(space.shape)
     if not np.isfinite(value).all():
         raise ValueError
@@ -160,7 +160,7 @@ class _Recorder:
         self.random_actions.seed(self.seed)
 
     def start(self, seed: int | None):
-        """The first observation that counts."""
+        """Resets the environment, takes the no-op steps, and returns the observation after them."""
         observation, _ = self.env.reset(seed=seed)
         first = int(getattr(self.env.action_space, "start", 0))
         for _ in range(self.random.integers(1, self.noops + 1) if self.noops else 0):
@@ -170,7 +170,7 @@ class _Recorder:
         return observation
 
     def choose(self, observation, state, first: bool):
-        """What is to be done, and what the policy remembers."""
+        """The next action, and the policy's recurrent state."""
         action, state = self.policy.predict(
             observation, state=state, episode_start=np.array([first]), deterministic=self.deterministic
         )
@@ -179,7 +179,7 @@ class _Recorder:
         return action, state
 
     def done(self, action: Any, episode: int, step: int) -> Any:
-        """An action as the environment takes it."""
+        """The action in the form that the environment's action space requires."""
         space = self.env.action_space
         try:
             return _discrete(action, space) if isinstance(space, spaces.Discrete) else _continuous(action, space)
@@ -195,7 +195,7 @@ class _Recorder:
         actions: list[np.ndarray] = []
         rewards: list[float] = []
         while not done:
-            # recorded before anybody else has it in hand: policies and environments may write into their arguments
+            # copied first: policies and environments may modify their arguments in place
             states.append(np.array(self.observe(self.env, observation)).reshape(-1))
             action, state = self.choose(observation, state, first=not actions)
             action = self.done(action, number, len(actions))

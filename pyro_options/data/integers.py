@@ -12,11 +12,11 @@ from .trajectories import Trajectories
 
 @dataclass(frozen=True)
 class Integers:
-    """Demonstrations and the truth behind them."""
+    """Demonstrations with their ground truth."""
 
     trajectories: Trajectories
     options: Tensor  # (N, T) the integer of each step, zero in the padding
-    switches: Tensor  # (N, T) bits: a segment begins; true at the first step
+    switches: Tensor  # (N, T) whether a segment begins; true at the first step
 
 
 def integer_sequences(
@@ -26,15 +26,14 @@ def integer_sequences(
     mean_length: float = 3.0,
     seed: int = 0,
 ) -> Integers:
-    """Draws sequences such as 2 2 2 0 0 0 0 4: each segment repeats an integer that its neighbours do not.
+    """Samples sequences such as 2 2 2 0 0 0 0 4: each segment repeats an integer, another one than the segment before.
 
-    The integers are the actions. A state says nothing (it is always 1), so that an integer is all that there is to a
-    skill, and which comes next is for the order of skills to explain.
+    The integers are the actions. The state is constant (1), so the action depends on the skill alone.
 
     :param num_symbols: size of the vocabulary
     :param num_segments: segments in each sequence
-    :param mean_length: of the Poisson distribution that lengths are drawn from, again until they are at least 1
-    :param seed: of everything
+    :param mean_length: mean of the Poisson distribution of segment lengths, before zeros are rejected
+    :param seed: of lengths and integers
     """
     check(num_episodes >= 1, "num_episodes >= 1", num_episodes)
     check(num_symbols >= 2, "num_symbols >= 2", num_symbols)
@@ -48,7 +47,7 @@ def integer_sequences(
     lengths = lengths.long()
     steps = torch.randint(1, num_symbols, (num_episodes, num_segments), generator=generator)
     steps[:, 0] = torch.randint(num_symbols, (num_episodes,), generator=generator)
-    symbols = torch.cumsum(steps, 1) % num_symbols  # a step of at least one leads to another integer
+    symbols = torch.cumsum(steps, 1) % num_symbols  # increments of at least 1 make neighbouring segments differ
     total = lengths.sum(1)
     time = torch.arange(int(total.max()))
     ends = torch.cumsum(lengths, 1)

@@ -1,4 +1,4 @@
-"""Demonstrations from and to Minari, the data sets of the Farama ecosystem."""
+"""Reads and writes Minari data sets (the Farama Foundation's format for offline RL)."""
 
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ def _step(values: Any, t: int) -> Any:
 
 
 def _stack(space: gym.Space, items: list) -> Any:
-    """The inverse: an array, or a dict or tuple of arrays, of all steps."""
+    """The inverse of :func:`_step`: stacks all steps into an array, or a dict or tuple of arrays."""
     if isinstance(space, spaces.Dict):
         return {name: _stack(part, [item[name] for item in items]) for name, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -42,14 +42,14 @@ def _stack(space: gym.Space, items: list) -> Any:
 
 
 def _flatten(space: gym.Space, values: Any, num_steps: int) -> np.ndarray:
-    """``(T, D)`` by gymnasium's own rules: Discrete becomes one-hot, Dict and Tuple are concatenated."""
+    """``(T, D)``, flattened by gymnasium: Discrete becomes one-hot, Dict and Tuple are concatenated."""
     if isinstance(space, spaces.Box):
         return np.asarray(values).reshape(num_steps, -1)
     return np.stack([np.asarray(spaces.flatten(space, _step(values, t))) for t in range(num_steps)])
 
 
 def _unflatten(space: gym.Space, flat: np.ndarray, name: str, episode: int) -> Any:
-    """``(T, D)`` as values of ``space``, or an error if that would change a number."""
+    """``(T, D)`` as values of ``space``; raises if flattening them again would not give the same array."""
     values = _stack(space, [spaces.unflatten(space, row) for row in flat])
     check(
         np.array_equal(_flatten(space, values, len(flat)), flat),
@@ -61,7 +61,7 @@ def _unflatten(space: gym.Space, flat: np.ndarray, name: str, episode: int) -> A
 
 
 def _check_steps(space: gym.Space, values: Any, num_steps: int, name: str, episode: int) -> None:
-    """Refuses values that are not ``num_steps`` of ``space``, which flattening would reshape into wrong ones."""
+    """Raises unless ``values`` are ``num_steps`` values of ``space``; flattening would silently misread others."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         parts = space.spaces if isinstance(space, spaces.Dict) else dict(enumerate(space.spaces))
         given = values if isinstance(values, dict) else dict(enumerate(values))
@@ -80,14 +80,14 @@ def _check_steps(space: gym.Space, values: Any, num_steps: int, name: str, episo
 
 
 def from_minari(dataset: "MinariDataset | str", packed: bool = False, download: bool = False) -> Trajectories:
-    """Reads a Minari data set. The last of its T + 1 observations, after which nothing was done, is left out.
+    """Reads a Minari data set. The final observation of each episode, which has no action, is dropped.
 
-    Observations are flattened by gymnasium's own rules (Discrete becomes one-hot, Dict and Tuple are concatenated) and
-    keep their floating point type; integers become float32. Actions must be Discrete, or flatten to real numbers.
+    Observations are flattened by gymnasium (Discrete becomes one-hot, Dict and Tuple are concatenated) and keep their
+    floating-point type; integers become float32. Actions must be Discrete, or flatten to real numbers.
 
     :param dataset: a ``MinariDataset`` or its id
-    :param packed: keep bytes, Atari's RAM for instance, and read them as bits
-    :param download: fetch the data set if it is not on this machine
+    :param packed: store bytes, such as Atari RAM, and use their bits as states
+    :param download: download the data set if it is not on this machine
     """
     if isinstance(dataset, str):
         dataset = _minari().load_dataset(dataset, download=download)
@@ -116,7 +116,7 @@ def from_minari(dataset: "MinariDataset | str", packed: bool = False, download: 
 
 
 def _space(values: torch.Tensor) -> spaces.Box:
-    """Any numbers of that shape and type."""
+    """An unbounded Box of the shape and type of one step; bytes are in [0, 255]."""
     dtype = values.detach().cpu().numpy().dtype
     low, high = (0, 255) if dtype == np.uint8 else (-np.inf, np.inf)
     return spaces.Box(low, high, values.shape[2:], dtype.type)
@@ -141,17 +141,16 @@ def to_minari(
     rewards: torch.Tensor | np.ndarray | None = None,
     **metadata,
 ) -> "MinariDataset":
-    """Writes a Minari data set; :func:`from_minari` reads the same trajectories back, bit for bit and
-    padded to the longest of them.
+    """Writes a Minari data set. :func:`from_minari` reads the same trajectories back, bit for bit.
 
-    Trajectories do not know what came after the last action, why an episode ended, nor, unless told, the rewards. So
-    the last state is written twice, the end as a truncation, and unknown rewards as NaN.
+    Trajectories hold neither the final observation nor the reason why an episode ended. So the last state is written
+    twice, every episode ends as truncated, and unknown rewards are NaN.
 
-    :param dataset_id: name of the new data set, ``breakout/scripted-v0`` for instance
-    :param env: environment that the demonstrations are from; observations and actions are then written as values of
-        its spaces. Without it, as plain numbers
+    :param dataset_id: name of the new data set, such as ``breakout/scripted-v0``
+    :param env: the environment of the demonstrations; observations and actions are then written as values of its
+        spaces, otherwise as plain arrays
     :param rewards: ``(N, T)``, if known
-    :param metadata: for Minari, ``author`` and ``description`` for instance
+    :param metadata: passed to Minari, such as ``author`` and ``description``
     """
     minari = _minari()
     from minari.data_collector import EpisodeBuffer
@@ -164,7 +163,7 @@ def to_minari(
     observed = _space(data.stored) if env is None else env.observation_space
     acted = _action_space(data) if env is None else env.action_space
     buffers = [_buffer(data, i, observed, acted, rewards, EpisodeBuffer) for i in range(len(data))]
-    with warnings.catch_warnings():  # metadata are the caller's choice
+    with warnings.catch_warnings():  # Minari warns about metadata that are missing, which are optional here
         warnings.filterwarnings("ignore", r".*is set to None|env_spec is None", UserWarning)
         return minari.create_dataset_from_buffers(
             dataset_id,
@@ -178,7 +177,7 @@ def to_minari(
 
 
 def _buffer(data: Trajectories, i: int, observed: gym.Space, acted: gym.Space, rewards, buffer_class):
-    """Episode ``i`` as Minari wants it."""
+    """Episode ``i`` as a Minari buffer."""
     T = int(data.lengths[i])
     states, actions = data.stored[i, :T].numpy(), _actions(data)[i, :T].numpy()
     check(spaces.flatdim(observed) == states.shape[-1], f"states of size {spaces.flatdim(observed)}", states.shape[-1])

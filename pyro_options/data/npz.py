@@ -1,4 +1,4 @@
-"""Demonstrations out of anybody's npz file."""
+"""Demonstrations from npz files with any array names."""
 
 import os
 
@@ -25,10 +25,10 @@ def from_npz(
 
     :param states: name of the array ``(N, T, D)``, or ``(N, T, B)`` bytes if packed
     :param actions: name of the array ``(N, T)`` of integers or ``(N, T, A)`` of floats
-    :param lengths: name of the array ``(N,)``; ``None`` if every episode uses every step
+    :param lengths: name of the array ``(N,)``; ``None`` if all episodes have T steps
     :param num_actions: see :class:`Trajectories`
     :param packed: read each byte of the states as eight bits
-    :param max_bytes: refuse a file that declares more than this
+    :param max_bytes: raise if the arrays are larger than this
     """
     names = [states, actions] + ([] if lengths is None else [lengths])
     fixes = {} if lengths is None else {lengths: "Pass lengths=None if every episode uses every step."}

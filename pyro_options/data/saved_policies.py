@@ -1,4 +1,4 @@
-"""Whoever demonstrates: anything that turns observations into actions."""
+"""Policies that demonstrate: functions, objects with ``predict``, and saved Stable-Baselines3 agents."""
 
 import os
 import re
@@ -8,10 +8,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from pyro_options.errors import FileError, check, choice, require
 
-#: algorithms of Stable-Baselines3; the files of its zoo start with one of them, as ``ppo-CartPole-v1.zip`` does
+#: algorithms of Stable-Baselines3; the file names of its zoo start with one of them, such as ``ppo-CartPole-v1.zip``
 ALGORITHMS = ("a2c", "ddpg", "dqn", "ppo", "sac", "td3")
 
-#: schedules and buffers of training, which acting does not need and which older versions pickled differently
+#: training schedules and buffers are replaced: acting does not need them, and older versions pickled them differently
 _UNUSED: dict[str, Any] = {
     "learning_rate": 0.0,
     "lr_schedule": lambda _: 0.0,
@@ -24,14 +24,14 @@ _UNUSED: dict[str, Any] = {
 
 @runtime_checkable
 class Predictor(Protocol):
-    """A policy as Stable-Baselines3 has it; ``state`` is whatever it wants to remember within an episode."""
+    """The policy interface of Stable-Baselines3; ``state`` is the recurrent state, if any."""
 
     def predict(self, observation, state=None, episode_start=None, deterministic=True) -> tuple[Any, Any]:
-        """The action, and what to remember."""
+        """The action, and the next recurrent state."""
 
 
 class _Function:
-    """A plain function of the observation as a policy."""
+    """Wraps a function of the observation as a policy."""
 
     def __init__(self, function: Callable):
         self.function = function
@@ -41,7 +41,7 @@ class _Function:
 
 
 def as_policy(policy: "Predictor | Callable | str | os.PathLike") -> Predictor:
-    """Anything that can act: an object with ``predict``, a function, or what :func:`load_policy` takes."""
+    """A policy from an object with ``predict``, a function, or a source for :func:`load_policy`."""
     if isinstance(policy, str | os.PathLike):
         return load_policy(policy)
     if isinstance(policy, Predictor):
@@ -53,10 +53,10 @@ def as_policy(policy: "Predictor | Callable | str | os.PathLike") -> Predictor:
 def load_policy(
     source: str | os.PathLike, algorithm: str | None = None, filename: str | None = None, device: str = "auto"
 ) -> Predictor:
-    """Loads an agent that Stable-Baselines3 saved, from a file or from the Hugging Face hub.
+    """Loads an agent saved by Stable-Baselines3, from a file or from the Hugging Face hub.
 
-    .. warning:: These zip files hold pickles, and loading a pickle can run any code. Load only your own, or those of
-        people you trust.
+    .. warning:: These zip files hold pickles, and loading a pickle can run arbitrary code. Load only files from
+        sources that you trust.
 
     Example::
 
@@ -64,8 +64,8 @@ def load_policy(
         load_policy("sb3/ppo-BreakoutNoFrameskip-v4")           # needs the extra "hub"
 
     :param source: path of a zip file, or an id ``owner/name`` on the hub
-    :param algorithm: ``a2c``, ``ddpg``, ``dqn``, ``ppo``, ``sac`` or ``td3``; by default the start of the file's name
-    :param filename: file in the hub's repository, by default ``name.zip``
+    :param algorithm: ``a2c``, ``ddpg``, ``dqn``, ``ppo``, ``sac`` or ``td3``; by default read from the file name
+    :param filename: file in the hub repository, by default ``name.zip``
     """
     path = Path(source)
     if not path.is_file():
@@ -80,7 +80,7 @@ def load_policy(
 
     try:
         return getattr(stable_baselines3, algorithm.upper()).load(path, device=device, custom_objects=_UNUSED)
-    except Exception as error:  # a zip of pickles can fail in any way
+    except Exception as error:  # unpickling can raise anything
         raise FileError(
             f"{path}: Expected an agent that Stable-Baselines3 saved, an {algorithm.upper()}, but got "
             f"{type(error).__name__}: {error}. Save it again, or pass the algorithm that it is, algorithm=…."

@@ -1,4 +1,4 @@
-"""Demonstrations drawn from known options, to see whether they are found again."""
+"""Demonstrations sampled from known options, to test whether discovery recovers them."""
 
 import math
 from dataclasses import dataclass
@@ -15,32 +15,32 @@ from .trajectories import Trajectories
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Demonstrations and the truth behind them.
+    """Demonstrations with their ground truth.
 
-    ``OptionHMM(policy, termination, "truncated")`` is the model they are from.
+    They are sampled from ``OptionHMM(policy, termination, "truncated")`` at ``log_weights``.
     """
 
     trajectories: Trajectories
     options: Tensor  # (N, T) true option of each step
-    switches: Tensor  # (N, T) bits: an option was drawn here, perhaps the same again; true at the first step
+    switches: Tensor  # (N, T) b_t: an option was drawn here, perhaps the same again; true at the first step
     policy: CategoricalPolicy | GaussianPolicy
     termination: Termination
     log_weights: Tensor  # (K,)
 
     @property
     def path(self) -> OptionPath:
-        """The prior over paths: what an oracle knows before it sees the actions."""
+        """The prior over option paths of these episodes under the true model, before the actions are observed."""
         data = self.trajectories
         return OptionPath(self.log_weights, self.termination(data.states), data.mask)
 
     def best_options(self) -> Tensor:
-        """The most probable options given everything but themselves, ``(N, T)``: nobody can expect to do better."""
+        """The most probable options under the true model (Viterbi), ``(N, T)``: the reference for discovery."""
         data = self.trajectories
         return self.path.viterbi(self.policy(data.states).component_log_prob(data.actions))[0]
 
 
 def _categorical(state_dim: int, num_options: int, num_actions: int, separation: float) -> CategoricalPolicy:
-    """Each option prefers an action of its own, and another one where the state says so."""
+    """Each option prefers one action (by its bias); random weights make the choice depend on the state."""
     policy = CategoricalPolicy(state_dim, num_options, num_actions)
     heads = policy.heads
     heads.weight.normal_(0, separation / math.sqrt(state_dim))
@@ -51,7 +51,7 @@ def _categorical(state_dim: int, num_options: int, num_actions: int, separation:
 
 
 def _gaussian(state_dim: int, num_options: int, action_dim: int, separation: float) -> GaussianPolicy:
-    """Each option acts around a point of its own, the points spread over a circle, and moves with the state."""
+    """The mean action of each option: a point on the unit circle plus a small linear function of the state."""
     policy = GaussianPolicy(state_dim, num_options, action_dim)
     heads = policy.heads
     heads.weight.normal_(0, 0.3 / math.sqrt(state_dim))
@@ -65,7 +65,7 @@ def _gaussian(state_dim: int, num_options: int, action_dim: int, separation: flo
 
 
 def _termination(state_dim: int, num_options: int, mean_duration: float) -> Termination:
-    """Each option stops in a part of the state space of its own, after ``mean_duration`` steps on average."""
+    """Option k stops where entry k of the state is large, after ``mean_duration`` steps on average."""
     termination = Termination(state_dim, num_options)
     heads, sharpness = termination.heads, 4.0
     heads.weight.zero_()
@@ -73,7 +73,7 @@ def _termination(state_dim: int, num_options: int, mean_duration: float) -> Term
     heads.weight[k, 0, k % state_dim] = sharpness
     states = torch.special.ndtri((torch.arange(2000) + 0.5) / 2000)
     low, high = 0.0, 10.0
-    for _ in range(50):  # the threshold that stops at the wanted rate
+    for _ in range(50):  # bisection: the threshold whose mean termination probability is 1 / mean_duration
         threshold = (low + high) / 2
         rate = float(torch.sigmoid(sharpness * (states - threshold)).mean())
         low, high = (threshold, high) if rate > 1 / mean_duration else (low, threshold)
@@ -93,17 +93,18 @@ def synthetic_options(
     separation: float = 5.0,
     seed: int = 0,
 ) -> Synthetic:
-    """Draws demonstrations from an option model with linear policies and terminations.
+    """Samples demonstrations from an option model with linear policies and terminations.
 
-    States are standard normal, options equally likely.
+    States are standard normal, and options are equally likely.
 
-    :param lengths: shortest and longest episode; lengths are drawn in between
-    :param num_actions: number of discrete actions, at least as many as options to tell them apart; ``None`` for
-        continuous ones
+    :param lengths: shortest and longest episode; lengths are uniform in between
+    :param num_actions: number of discrete actions, at least ``num_options`` to tell options apart; ``None`` for
+        continuous actions
     :param action_dim: dimensions of a continuous action
     :param mean_duration: steps between terminations
-    :param separation: how different options are: sharpness of their preferences, or distance over noise
-    :param seed: of everything
+    :param separation: how distinct options are: scale of the logits, or of continuous actions the inverse of the
+        standard deviation
+    :param seed: of options and episodes
     """
     check_count(num_options, "num_options")
     check_count(num_episodes, "num_episodes")

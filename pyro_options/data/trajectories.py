@@ -1,4 +1,4 @@
-"""Demonstrations: ragged episodes, padded and masked."""
+"""Demonstrations: episodes of different lengths, padded and masked."""
 
 import math
 import operator
@@ -33,20 +33,19 @@ def _integers(values: ArrayLike, name: str, copy: bool = False) -> Tensor:
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class Trajectories:
-    """N episodes of at most T steps.
+    """N episodes of at most T steps: padded states and actions, and the length of each episode.
 
-    Packed states stay bytes in ``stored``; minibatches, and ``states`` whenever it is read, hold their bits as floating
-    point numbers. Atari's RAM takes 32 times less memory this way.
+    Packed states stay bytes in ``stored``; ``states`` and minibatches unpack them to floating-point bits. Atari RAM
+    takes 32 times less memory this way.
 
     :param states: ``(N, T, D)`` floating point, or ``(N, T, B)`` bytes if packed; the state *before* each action
-    :param actions: ``(N, T)`` integers, or ``(N, T, A)`` floating point; ``None`` to let a model draw them
-    :param lengths: steps in use of each episode ``(N,)``, by default all of them; what lies beyond is
-        set to zero and never used
-    :param num_actions: number of discrete actions, by default one more than the largest seen; ``None`` if continuous
-    :param population: size of the data set that these episodes are a minibatch of, by default their own number
-    :param packed: whether each byte of the states stands for eight bits, the most significant first
-    :param validate: check every value; internal views of checked data turn it off
-    :param copy: share no memory with the arrays; ``False`` saves a copy of what nobody is going to change
+    :param actions: ``(N, T)`` integers, or ``(N, T, A)`` floating point; ``None`` to sample them from a model
+    :param lengths: number of steps of each episode ``(N,)``, by default T; the padding is set to zero and never used
+    :param num_actions: number of discrete actions, by default the largest action plus one; ``None`` if continuous
+    :param population: number of episodes in the data set that these are a minibatch of, by default N
+    :param packed: whether each byte of the states holds eight bits, the most significant first
+    :param validate: check every value; turned off for views of data that were checked already
+    :param copy: copy the arrays; pass ``False`` for arrays that will not be modified, to save memory
     """
 
     stored: Tensor  # (N, T, D), or (N, T, B) if packed
@@ -94,7 +93,7 @@ class Trajectories:
             object.__setattr__(self, name, value)
 
     def _clear_padding(self, in_place: bool) -> None:
-        """Zeros beyond the end of each episode, so that garbage there can reach no number and no index."""
+        """Sets the padding to zero: NaN or invalid indices there must not reach any computation."""
         if bool((self.lengths < self.stored.shape[1]).any()):
             beyond = ~self.mask
             clear = Tensor.masked_fill_ if in_place else Tensor.masked_fill
@@ -103,7 +102,7 @@ class Trajectories:
                 self._fill(actions=clear(self.actions, beyond if self.discrete else beyond.unsqueeze(-1), 0))
 
     def _replace(self, **changes) -> "Trajectories":
-        """A view of checked data."""
+        """The same data with some fields replaced, not validated again."""
         fields = {"states": self.stored} | {name: getattr(self, name) for name in _FIELDS}
         return Trajectories(**(fields | changes), validate=False)
 
@@ -111,7 +110,7 @@ class Trajectories:
     def from_episodes(
         cls, episodes: Iterable[tuple], num_actions: int | None = None, packed: bool = False
     ) -> "Trajectories":
-        """From a list of ``(states (T_i, D), actions (T_i,) or (T_i, A))``; one more state than actions is dropped.
+        """From a list of ``(states (T_i, D), actions (T_i,) or (T_i, A))``; a final state without action is dropped.
 
         >>> Trajectories.from_episodes([(torch.zeros(4, 2), [0, 1, 1]), (torch.zeros(2, 2), [1, 0])])
         Trajectories(2 episodes of 2 to 3 steps, states 2 × torch.float32, 2 discrete actions)
@@ -145,7 +144,7 @@ class Trajectories:
         return cls(pad(states, True), pad(actions, True), lengths, num_actions, packed=packed, copy=False)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes an npz file, packed states as they are; an existing file is replaced at once or not at all."""
+        """Writes an npz file, atomically; packed states stay packed."""
         arrays = {"states": self.stored, "lengths": self.lengths}
         if self.actions is not None:
             arrays["actions"] = self.actions
@@ -162,9 +161,9 @@ class Trajectories:
 
     @classmethod
     def load(cls, path: str | os.PathLike, max_bytes: int = 2**34) -> "Trajectories":
-        """Reads a file that :meth:`save` wrote. It is checked like any other data, and nothing in it can run code.
+        """Reads a file that :meth:`save` wrote. It is validated like any other data, and cannot execute code.
 
-        :param max_bytes: refuse a file that declares more than this
+        :param max_bytes: raise if the arrays are larger than this
         """
         header = read_archive(path, _HEADER, max_bytes, {"format": "Read other npz files with from_npz."})
         try:
@@ -184,7 +183,7 @@ class Trajectories:
 
     @property
     def states(self) -> Tensor:
-        """Floating point states ``(N, T, D)``; packed ones are unpacked anew each time they are asked for."""
+        """Floating-point states ``(N, T, D)``; packed states are unpacked on every access."""
         return unpack_bits(self.stored) if self.packed else self.stored
 
     @property
@@ -194,27 +193,27 @@ class Trajectories:
 
     @property
     def device(self) -> torch.device:
-        """Where the episodes are."""
+        """Device of the tensors."""
         return self.stored.device
 
     @property
     def mask(self) -> Tensor:
-        """Steps in use, ``(N, T)``."""
+        """True where a step is not padding, ``(N, T)``."""
         return torch.arange(self.stored.shape[1], device=self.device) < self.lengths.unsqueeze(-1)
 
     @property
     def num_steps(self) -> int:
-        """Steps in use, over all episodes."""
+        """Total number of steps, without padding."""
         return int(self.lengths.sum())
 
     @property
     def state_dim(self) -> int:
-        """Numbers in a state, bits if packed."""
+        """Size of a state D; number of bits if packed."""
         return self.stored.shape[-1] * (8 if self.packed else 1)
 
     @property
     def action_dim(self) -> int:
-        """Size of an encoded action: number of discrete actions, or dimensions of a continuous one."""
+        """Size of an encoded action A: number of discrete actions, or dimensions of a continuous action."""
         if self.num_actions is not None:
             return self.num_actions
         return self._given_actions().shape[-1]
@@ -236,21 +235,21 @@ class Trajectories:
         return torch.cat([self.states, self.encoded_actions()], -1)
 
     def unpack(self) -> "Trajectories":
-        """The same episodes with floating point states."""
+        """The same episodes with unpacked, floating-point states."""
         return self._replace(states=self.states, packed=False) if self.packed else self
 
     def __len__(self) -> int:
         return len(self.stored)
 
     def __getitem__(self, index) -> "Trajectories":
-        """The episodes at ``index`` (a number, slice, list or tensor), as a data set of their own."""
+        """The episodes at ``index`` (an integer, slice, list or tensor), as a new data set."""
         if isinstance(index, int | np.integer) or getattr(index, "shape", None) == ():
             index = [operator.index(index)]
         actions = None if self.actions is None else self.actions[index]
         return self._replace(states=self.stored[index], actions=actions, lengths=self.lengths[index], population=None)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Trajectories":
-        """On another device, and with floating point states and actions of another type."""
+        """The same episodes on another device, or with floating-point states and actions of another type."""
 
         def move(value: Tensor) -> Tensor:
             return value.to(device, dtype if value.is_floating_point() else None)
@@ -259,11 +258,11 @@ class Trajectories:
         return self._replace(states=move(self.stored), actions=actions, lengths=move(self.lengths))
 
     def without_actions(self) -> "Trajectories":
-        """The same states, for a model to act on."""
+        """The same states without actions, to sample actions from a model."""
         return self._replace(actions=None)
 
     def cut(self, num_steps: int | None) -> "Trajectories":
-        """The first ``num_steps`` steps of every episode, all of them with ``None``."""
+        """The first ``num_steps`` steps of every episode; ``None`` keeps all."""
         check(num_steps is None or num_steps >= 1, "num_steps >= 1", num_steps)
         if num_steps is None or num_steps >= self.stored.shape[1]:
             return self
@@ -273,7 +272,7 @@ class Trajectories:
         )
 
     def split(self, fraction: float, seed: int = 0) -> tuple["Trajectories", "Trajectories"]:
-        """Two data sets of whole episodes, the second with ``fraction`` of them, shuffled by ``seed``."""
+        """Splits the episodes at random into two data sets; the second has ``fraction`` of them."""
         check(isinstance(fraction, Real), "a fraction of the episodes, a number,", repr(fraction))
         held = round(fraction * len(self)) if math.isfinite(fraction) else -1
         check(0 < held < len(self), f"a fraction that leaves episodes on both sides of {len(self)}", fraction)
@@ -281,16 +280,16 @@ class Trajectories:
         return self[order[held:]], self[order[:held]]
 
     def rows_together(self, num_steps: int = 2**16) -> int:
-        """How many episodes hold about so many steps, at least one: long episodes of unpacked bits are large."""
+        """Number of episodes, at least one, with about ``num_steps`` padded steps: bounds the memory of a batch."""
         return max(1, num_steps // self.stored.shape[1])
 
     def minibatches(
         self, size: int, generator: torch.Generator | None = None, device: torch.device | str | None = None
     ) -> Iterator["Trajectories"]:
-        """Every episode once, ``size`` at a time, unpacked. Batches know their population.
+        """Iterates over all episodes in batches of ``size``, unpacked and with ``population`` set.
 
-        :param generator: shuffles the episodes; without it they come in order
-        :param device: where each batch goes before it is unpacked, by default where the data are
+        :param generator: shuffles the episodes; by default they stay in order
+        :param device: moves each batch here before unpacking it, by default the device of the data
         """
         check_count(size, "a batch size")
         order = torch.arange(len(self)) if generator is None else torch.randperm(len(self), generator=generator)

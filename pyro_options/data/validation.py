@@ -1,4 +1,4 @@
-"""What a data set of episodes must satisfy. Every refusal names the episode and the fix."""
+"""Validation of episodes. Every error names the episode and the fix."""
 
 from typing import Any
 
@@ -11,20 +11,20 @@ from pyro_options.errors import InputError, check, check_count
 _NUMBERS = "Pass a numpy array, a tensor or nested lists of numbers of one type."
 _AXES = "Put an axis in front of a single episode, states[None], or behind single numbers, states[..., None]."
 _IMAGES = "Flatten images with states.reshape(N, T, -1)."
-_LARGE = 10_000  # actions that may be inferred from any data; more take a step for every tenth
+_LARGE = 10_000  # inferred num_actions up to this is always accepted; above, at most 10 per recorded step
 
 
 def _native(array: np.ndarray, copy: bool) -> np.ndarray:
-    """What torch can read: this machine's byte order, and no negative strides."""
+    """An array that torch can read: native byte order, no negative strides."""
     readable = array.dtype.isnative and min(array.strides, default=0) >= 0
     return np.array(array, dtype=array.dtype.newbyteorder("="), order="C") if copy or not readable else array
 
 
 def as_tensor(values: Any, name: str, copy: bool = False, padded: bool = True) -> Tensor:
-    """Numbers as a tensor, or an error that says whose they are.
+    """``values`` as a tensor; errors call them ``name``.
 
     :param copy: share no memory with ``values``
-    :param padded: whether they are of several episodes, which may not have been padded to one length
+    :param padded: whether they hold several episodes; the error then also mentions padding
     """
     try:
         if isinstance(values, Tensor):
@@ -38,7 +38,7 @@ def as_tensor(values: Any, name: str, copy: bool = False, padded: bool = True) -
 
 
 def exact_floats(values: np.ndarray, episode: int, fix: str) -> np.ndarray:
-    """Integers as float32, as long as it holds them exactly; anything else as it is."""
+    """Converts integers to float32, and raises if that is not exact; other types are returned unchanged."""
     if values.dtype.kind not in "biu":
         return values
     floats = values.astype(np.float32)
@@ -47,12 +47,12 @@ def exact_floats(values: np.ndarray, episode: int, fix: str) -> np.ndarray:
 
 
 def _first(bad: Tensor) -> int:
-    """Index of the first episode with anything bad in it."""
+    """Index of the first episode with a true entry."""
     return int(bad.flatten(1).any(1).nonzero()[0])
 
 
 def validate_layout(states: Tensor, packed: bool) -> None:
-    """Shape and type of the states."""
+    """Checks shape and type of the states."""
     fix = _IMAGES if states.dim() > 3 else _AXES
     check(states.dim() == 3, "states of shape (N, T, D)", tuple(states.shape), fix)
     N, T, D = states.shape
@@ -65,7 +65,7 @@ def validate_layout(states: Tensor, packed: bool) -> None:
 
 
 def validate_lengths(lengths: Tensor, N: int, T: int) -> None:
-    """``lengths`` of shape ``(N,)``, each in ``[1, T]``."""
+    """Checks that ``lengths`` has shape ``(N,)`` and values in ``[1, T]``."""
     check(lengths.shape == (N,), f"lengths of shape ({N},)", tuple(lengths.shape))
     bad = (lengths < 1) | (lengths > T)
     if bad.any():
@@ -85,12 +85,12 @@ def _validate_finite(values: Tensor, mask: Tensor, name: str) -> None:
 
 
 def validate_states(states: Tensor, mask: Tensor) -> None:
-    """Finite wherever ``mask`` holds."""
+    """Checks that states are finite where ``mask`` is true."""
     _validate_finite(states, mask, "states")
 
 
 def validate_actions(actions: Tensor, mask: Tensor, num_actions: int | None) -> None:
-    """Integers ``(N, T)`` in ``[0, num_actions)``, or finite floating point ``(N, T, A)``."""
+    """Checks that actions are integers ``(N, T)`` in ``[0, num_actions)``, or finite floats ``(N, T, A)``."""
     N, T = mask.shape
     check(actions.shape[:2] == (N, T), f"actions of shape ({N}, {T}, …)", tuple(actions.shape))
     if actions.is_floating_point():

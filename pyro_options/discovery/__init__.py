@@ -1,4 +1,4 @@
-"""Demonstrations in, skills out: the one call, and the named methods behind it."""
+"""From demonstrations to skills: :func:`discover`, and the registry of methods, models, guides and growth rules."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Puts a model, a guide and a growth handler together, sized for given demonstrations."""
+"""Builds the model, the guide and the growth handler of a method, sized for given demonstrations."""
 
 import math
 from dataclasses import dataclass, replace
@@ -17,18 +17,18 @@ from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.infer.schedules import Exponential
 from pyro_options.infer.trainer import TrainConfig
 
-from .budget import Budget, varying_inputs
+from .budget import Budget, state_inputs
 from .config import MethodConfig, method_config
 from .growth import BIRTHS, REMOVALS, RULES, Growth
 from .registry import GUIDES, MODELS, Pieces, guide_entry
 
-#: growth checks in a training, with a rule that has no interval of its own
+#: growth checks per training, for a rule without a default interval
 CHECKS = 6
 
 
 @dataclass(frozen=True)
 class Method:
-    """A model, a guide, what grows them (``None`` for a fixed K), and the settings that they come from."""
+    """A model, a guide, their growth handler (``None`` for a fixed K), and the settings that they were made with."""
 
     model: Any
     guide: Any
@@ -39,12 +39,12 @@ class Method:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a method is trained on given demonstrations."""
+    """How a method will be trained on given demonstrations."""
 
-    config: MethodConfig  # complete, the interval of growth checks included
+    config: MethodConfig  # complete, including the interval of growth checks
     train: TrainConfig
     train_on: Trajectories
-    judge: Trajectories | None  # episodes to judge growth by, if the rule needs some of their own
+    judge: Trajectories | None  # held-out episodes to judge growth by, if the rule needs them
 
 
 def make_plan(
@@ -56,12 +56,12 @@ def make_plan(
     check_every: int | None = None,
     **given: Any,
 ) -> Plan:
-    """Everything that :func:`build` and :func:`~pyro_options.discover` decide before there is a model.
+    """The decisions of :func:`build` and :func:`~pyro_options.discover` that come before the model is built.
 
-    :param train: every setting of training; by default a :class:`Budget` for these demonstrations
-    :param validation: share of the episodes to judge growth by, with a rule that needs it
-    :param check_every: the interval of growth checks, if nobody has chosen one
-    :param given: settings of training that go before ``train``
+    :param train: training settings; by default from a :class:`Budget` for these demonstrations
+    :param validation: share of the episodes to hold out to judge growth by, with a rule that needs it
+    :param check_every: interval of growth checks if ``config`` has none
+    :param given: training settings that override ``train``
     """
     tries = config.num_options is None and config.growth.judges_after_training
     train_on, judge = _split_for_growth(data, validation, seed) if tries else (data, None)
@@ -77,34 +77,34 @@ def make_plan(
 
 
 def _split_for_growth(data: Trajectories, share: float, seed: int) -> tuple[Trajectories, Trajectories | None]:
-    """Episodes to train on and to judge growth by; too few to spare two are all trained on, and judge themselves."""
+    """Training episodes, and two or more to judge growth by; no split if that would hold out more than half."""
     check(0 < share < 1, "a share of episodes for validation in (0, 1)", share)
     count = max(2, round(share * len(data)))
     return data.split(count / len(data), seed) if count <= len(data) // 2 else (data, None)
 
 
 def _default_training(data: Trajectories, config: MethodConfig) -> TrainConfig:
-    """The budget for these demonstrations, within what the guide bears."""
+    """The :class:`Budget` for these demonstrations, limited to the guide's maximum learning rate."""
     entry = guide_entry(config.guide)
     entropy = entry.entropy_weight if config.num_options is None else 0.0
-    found = Budget().train_config(data, config.hidden)
+    found = Budget().train_config(data, config.hidden, config.standardize)
     rate = min(found.learning_rate, entry.max_learning_rate)
     return replace(found, entropy_weight=Exponential(entropy), learning_rate=rate)
 
 
 def build(method: str | None, data: Trajectories, **config: Any) -> Method:
-    """A method, sized for ``data``: the same as :func:`~pyro_options.discover` trains.
+    """Builds a method, sized for ``data``: the same that :func:`~pyro_options.discover` trains.
 
-    :param method: a key of :data:`METHODS`, or ``None`` for what the settings alone describe
-    :param config: fields of :class:`MethodConfig` that the name leaves open, and of :class:`Growth`
+    :param method: a key of :data:`METHODS`, or ``None`` for a method that ``config`` alone describes
+    :param config: fields of :class:`MethodConfig` that the method does not fix, and of :class:`Growth`
     """
     return assemble(data, method_config(method, **config))
 
 
 def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None = None) -> Method:
-    """Model, guide and growth handler of a config, sized for ``data``.
+    """Builds model, guide and growth handler of a config, sized for ``data``.
 
-    :param train: how it will be trained; by default as :func:`~pyro_options.discover` would
+    :param train: the training settings; by default those of :func:`~pyro_options.discover`
     """
     check(data.actions is not None, "demonstrations with actions", "none")
     config = config.complete()
@@ -112,7 +112,7 @@ def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None
         plan = make_plan(data, config, train)
         config, train = plan.config, plan.train
     K = _num_options(config)
-    inputs = varying_inputs(data) if config.skip_constant else None
+    inputs = state_inputs(data, config.skip_constant, config.standardize)
     pieces = Pieces(data, K, config, config.prior_module(), inputs)
     model = _made(config.model, MODELS, pieces)
     guide = _guide(config, replace(pieces, weights=_weights(config, K)))
@@ -121,7 +121,7 @@ def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None
 
 
 def _num_options(config: MethodConfig) -> int:
-    """K to start from, which a module that is there already has decided."""
+    """Initial K: that of a model or guide that was passed as a module, else from the config."""
     K = config.growth.initial_options if config.num_options is None else config.num_options
     made = {}
     if isinstance(config.model, nn.Module):
@@ -138,7 +138,7 @@ def _num_options(config: MethodConfig) -> int:
 
 
 def _made(part: Any, known: Any, pieces: Pieces) -> Any:
-    """A module, made by name, by a function, or there already."""
+    """A module: passed as such, or made by its factory or by name."""
     if isinstance(part, nn.Module):
         return part
     return (known[part] if isinstance(part, str) else part)(pieces)
@@ -160,7 +160,7 @@ def _guide(config: MethodConfig, pieces: Pieces) -> Any:
 def _growth_handler(data: Trajectories, growth: Growth, model: Any, guide: Any, K: int) -> GrowthMessenger:
     max_rows = max(8, min(128, 4800 // data.stored.shape[1]))
     if growth.judges_after_training:
-        reweight([guide], torch.zeros(K))  # even: sticks that halve what is left would give the first ones most of it
+        reweight([guide], torch.zeros(K))  # equal weights: default sticks would give the first options most of the mass
     rule = RULES[growth.rule]() if isinstance(growth.rule, str) else growth.rule
     birth = BIRTHS[growth.birth](max_rows) if isinstance(growth.birth, str) else growth.birth
     removals = [REMOVALS[one](max_rows) if isinstance(one, str) else one for one in growth.removals or ()]

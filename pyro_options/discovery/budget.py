@@ -1,4 +1,4 @@
-"""How long and how fast to train on given demonstrations."""
+"""Default epochs, batch size and learning rate for given demonstrations."""
 
 import math
 from collections.abc import Sequence
@@ -9,76 +9,123 @@ from torch import Tensor
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.infer.trainer import TrainConfig
+from pyro_options.nn.standardized_inputs import StandardizedInputs, moments
 from pyro_options.nn.varying_inputs import VaryingInputs
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long and how fast to train on given demonstrations; measured on synthetic options and on Breakout.
+    """Epochs, batch size and learning rate for given demonstrations; tuned on synthetic options and on Breakout.
 
-    What counts is the number of updates. So episodes are trained on few at a time, more of them where they are short,
-    and passed over more often where there are few. A linear layer learns at a rate that moves its output by about
-    ``output_step`` in one update whatever the number and size of its inputs, which are 200 bits in one data set and
-    six metres in another. The more inputs share an output, the less each of their weights moves in an update: many
-    inputs take more updates, ``updates_per_input`` of them.
+    Batches have about ``batch_steps`` steps, and epochs are chosen for about ``updates`` optimizer steps. The learning
+    rate of a linear policy is such that one update of Adam changes its output by about ``output_step``, whatever the
+    number and scale of the inputs. With many inputs each weight then moves little per update, so training takes at
+    least ``updates_per_input`` updates per active input.
     """
 
     batch_steps: int = 4800  # steps in a batch, at least one episode
-    min_batches: int = 8  # in an epoch
-    updates: int = 4000  # to aim at
+    min_batches: int = 8  # per epoch
+    updates: int = 4000  # target number of optimizer steps
     max_epochs: int = 100
     output_step: float = 0.4
     updates_per_input: int = 80
-    max_slow_epochs: int = 300  # where many inputs ask for more than the updates above
-    deep_learning_rate: float = 5e-3  # where hidden layers see the states
+    max_slow_epochs: int = 300  # replaces max_epochs where updates_per_input asks for more updates
+    deep_learning_rate: float = 5e-3  # with hidden layers
 
-    def train_config(self, data: Trajectories, hidden: Sequence[int]) -> TrainConfig:
-        """Epochs, batch size and learning rate for these demonstrations."""
+    def train_config(self, data: Trajectories, hidden: Sequence[int], standardize: bool = True) -> TrainConfig:
+        """The training settings for these demonstrations.
+
+        :param hidden: widths of the shared state network; empty for linear policies
+        :param standardize: whether networks see standardized states
+        """
         N = len(data)
         batch_size = max(1, min(round(self.batch_steps * N / data.num_steps), math.ceil(N / self.min_batches)))
         batches = math.ceil(N / batch_size)
         epochs = min(self.max_epochs, math.ceil(self.updates / batches))
         rate = self.deep_learning_rate
         if not hidden:
-            rate = min(0.1, self.output_step / (1 + varying_size(data)))
-            updates = self.updates_per_input * (1 + active_inputs(data))
+            rate = min(0.1, self.output_step / (1 + varying_size(data, standardize)))
+            if standardize and not data.packed:
+                rate = float(f"{rate:.3g}")  # rounding errors of a change of units must not change the training
+            updates = self.updates_per_input * (1 + active_inputs(data, standardize))
             epochs = max(epochs, min(self.max_slow_epochs, math.ceil(updates / batches)))
         return TrainConfig(epochs=epochs, batch_size=batch_size, learning_rate=rate)
 
 
 def varying_inputs(data: Trajectories) -> VaryingInputs:
-    """The entries of a state that vary in these demonstrations."""
+    """A layer that selects the entries of a state that vary in these demonstrations."""
     if data.packed:
         return VaryingInputs.from_bytes(data.stored, data.mask)
     return VaryingInputs.from_states(data.states, data.mask)
 
 
-def _varying_sizes(data: Trajectories, num_episodes: int = 100) -> Tensor:
-    """Absolute values of those entries of a state that vary ``(steps, entries)``, over the first episodes."""
+def state_inputs(data: Trajectories, skip_constant: bool = True, standardize: bool = True) -> VaryingInputs | None:
+    """The layer between states and networks: drops constant entries, standardizes; ``None`` for states as they are."""
+    if not skip_constant and (data.packed or not standardize):
+        return None
+    selected = varying_inputs(data) if skip_constant else VaryingInputs(torch.arange(data.state_dim), data.state_dim)
+    if data.packed or not standardize:
+        return selected
+    found = StandardizedInputs.fitted(selected, data.stored, data.mask)
+    return found if skip_constant or isinstance(found, StandardizedInputs) else None
+
+
+def action_units(data: Trajectories) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each dimension of continuous actions.
+
+    For a constant dimension the second is its absolute value instead, or 1 if it is zero.
+    """
+    assert data.actions is not None
+    center, unit = moments(data.actions, data.mask)
+    size = torch.where(center == 0, 1.0, center.abs())
+    dtype = torch.get_default_dtype()
+    return center.to(dtype), torch.where(unit == 0, size, unit).to(dtype)
+
+
+def saturation(data: Trajectories, min_share: float = 0.02) -> tuple[Tensor, Tensor]:
+    """Bounds at which continuous actions saturate, each ``(A,)``; infinite where they do not.
+
+    A dimension saturates at its least or largest value if that very value makes up at least ``min_share`` of the steps.
+    """
+    assert data.actions is not None
+    actions, dtype = data.actions[data.mask], torch.get_default_dtype()
+    low, high = actions.min(0).values, actions.max(0).values
+    at_low, at_high = (actions == low).double().mean(0), (actions == high).double().mean(0)
+    varies = low < high
+    return (
+        torch.where((at_low >= min_share) & varies, low, -torch.inf).to(dtype),
+        torch.where((at_high >= min_share) & varies, high, torch.inf).to(dtype),
+    )
+
+
+def _varying_sizes(data: Trajectories, standardize: bool, num_episodes: int = 100) -> Tensor:
+    """Absolute values of the varying entries of the states ``(steps, entries)``, of the first episodes."""
     data = data[:num_episodes]
-    sizes = varying_inputs(data)(data.states)[data.mask].abs()
+    inputs = state_inputs(data, standardize=standardize)
+    assert inputs is not None
+    sizes = inputs(data.states)[data.mask].abs()
     return sizes.float() if sizes.element_size() < 4 else sizes
 
 
 def _magnitude(sizes: Tensor) -> Tensor:
-    """The power of two at or below the largest size. To divide by it is exact, and keeps squares and sums finite."""
+    """The power of two at or below each size. Dividing by it is exact and keeps squares and sums finite."""
     largest = sizes.clamp(min=torch.finfo(sizes.dtype).tiny)
     return largest / (2 * torch.frexp(largest).mantissa)
 
 
-def varying_size(data: Trajectories) -> float:
-    """The mean sum of absolute values of those entries of a state that vary."""
-    sizes = _varying_sizes(data)
+def varying_size(data: Trajectories, standardize: bool = False) -> float:
+    """Mean L1 norm of the varying entries of a state."""
+    sizes = _varying_sizes(data, standardize)
     unit = _magnitude(sizes.max())
     return float((sizes / unit).sum(-1).mean()) * float(unit)
 
 
-def active_inputs(data: Trajectories) -> float:
-    r"""How many of the entries that vary a state has at a time: the mean of :math:`(\sum|s|)^2 / \sum s^2`.
+def active_inputs(data: Trajectories, standardize: bool = False) -> float:
+    r"""Effective number of non-zero varying entries of a state: the mean of :math:`(\sum|s|)^2 / \sum s^2`.
 
-    The number of ones where states are bits; the unit of measurement makes no difference.
+    For binary states it is the number of ones; it does not depend on the scale.
     """
-    sizes = _varying_sizes(data)
+    sizes = _varying_sizes(data, standardize)
     sizes = sizes / _magnitude(sizes.amax(-1, keepdim=True))
     squares = sizes.square().sum(-1)
     return float((sizes.sum(-1).square() / squares.clamp(min=torch.finfo(squares.dtype).tiny)).mean())

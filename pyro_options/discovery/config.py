@@ -1,4 +1,4 @@
-"""What a method is made of, and the methods that have a name."""
+"""The settings of a method, named methods, and presets for tasks."""
 
 import math
 from collections.abc import Mapping
@@ -19,9 +19,11 @@ PRIORS = ("gem", "truncated", "uniform")
 
 @dataclass(frozen=True)
 class MethodConfig:
-    """Model × guide × growth × prior, and their settings. :meth:`complete` fills in what is ``None``.
+    """Model, guide, growth, prior, and their settings. :meth:`complete` replaces ``None`` by defaults.
 
-    A model or a guide is a name, a module, or a function of :class:`~pyro_options.discovery.Pieces` that makes one.
+    A model or a guide is a name, a module, or a function that makes one from
+    :class:`~pyro_options.discovery.Pieces`. The defaults are chosen by measurement and differ from the paper's
+    (docs/differences.md lists how).
     """
 
     model: Any = "options"  # a key of MODELS
@@ -30,19 +32,21 @@ class MethodConfig:
     growth: Growth = field(default_factory=Growth)
     num_options: int | None = None  # fixed K; None grows it
     point: bool = False  # a point estimate of the weights instead of a posterior
-    alpha: float = 1.0  # initial concentration, which is learned
+    alpha: float = 1.0  # initial concentration; it is learned
     alpha_prior: tuple[float, float] | None = None  # shape and rate of a Gamma prior; α then has a posterior
-    discount: float = 0.0  # of Pitman-Yor sticks; 0 is the paper's
-    termination_cost: float = 0.0  # nats for each termination; more makes options longer
-    num_segments: int = 7  # CompILE: at most so many in an episode; 7 is the paper's for Atari
-    segment_length: float | None = None  # CompILE: mean of the Poisson lengths; None shares episodes out evenly
-    max_duration: int | None = None  # CompILE: steps that its skills last in an environment; 15 is the paper's
+    discount: float = 0.0  # of a Pitman-Yor prior; 0, as in the paper, is a Dirichlet process
+    termination_cost: float = 0.0  # nats per termination; higher values make options longer
+    num_segments: int = 7  # CompILE: maximum per episode; the paper has 7 for Atari
+    segment_length: float | None = None  # CompILE: Poisson mean; None is mean episode length / num_segments
+    max_duration: int | None = None  # CompILE: steps that a skill lasts in an environment; the paper has 15
     hidden: tuple[int, ...] = ()  # widths of the shared state network; () is a linear layer per option
-    skip_constant: bool = True  # leave out entries of a state that never vary in the data
-    embedding: int | None = None  # units between states and LSTM; 0 for none, as in the paper; None is 12 if wide
+    skip_constant: bool = True  # ignore entries of the state that never vary in the data
+    standardize: bool = True  # states and continuous actions, so that their units do not matter; not packed bits
+    censored: bool = True  # continuous actions that saturate: an action at a bound has the probability of the tail
+    embedding: int | None = None  # units between states and LSTM; 0 (the paper's) for none; None is 12 for wide states
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
-    coupled: bool = True  # False draws h_t independently of b_t, as the paper's encoder does
+    coupled: bool = True  # False samples h_t independently of b_t, as the paper's encoder does
 
     def __post_init__(self) -> None:
         for name, known in (("model", MODELS), ("guide", GUIDES), ("prior", PRIORS)):
@@ -70,7 +74,7 @@ class MethodConfig:
             check(fixed, "num_options with uniform weights", None, "Uniform weights cannot grow.")
 
     def _check_pair(self) -> None:
-        """A guide must be a posterior of the model."""
+        """Checks that the guide is made for the model."""
         if isinstance(self.model, str):
             known = guide_entry(self.guide).models
             expected = f"a guide of the model {self.model!r}"
@@ -78,7 +82,7 @@ class MethodConfig:
 
     @property
     def prior_name(self) -> str:
-        """The kind of the prior: ``gem`` if K may grow under it, ``truncated`` or ``uniform``."""
+        """The kind of the prior over weights: ``gem`` (K may grow), ``truncated`` or ``uniform``."""
         if isinstance(self.prior, str):
             return self.prior
         if isinstance(self.prior, Uniform):
@@ -88,7 +92,7 @@ class MethodConfig:
         return "gem" if self.num_options is None else "truncated"
 
     def prior_module(self) -> str | nn.Module:
-        """The prior over weights, by name unless it has settings of its own."""
+        """The prior over weights: a name, or a module if ``alpha_prior`` or ``discount`` is set."""
         if isinstance(self.prior, nn.Module):
             return self.prior
         if self.alpha_prior is None and not self.discount:
@@ -96,16 +100,16 @@ class MethodConfig:
         return GEM(self.alpha, discount=self.discount, alpha_prior=self.alpha_prior)
 
     def complete(self) -> "MethodConfig":
-        """The same with the defaults of the guide and of the rule filled in."""
+        """The same settings with ``None`` replaced by the defaults of the guide and the rule."""
         prior = self.prior_name if self.prior is None else self.prior
         return replace(self, prior=prior, growth=self.growth.complete(guide_entry(self.guide).rule))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and texts, for JSON; objects by their names and settings."""
+        """All settings as JSON values; objects become their type and settings."""
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
 
 
-#: named methods, as changes to a :class:`MethodConfig`
+#: named methods: fields of :class:`MethodConfig` that differ from its defaults
 METHODS: dict[str, dict[str, Any]] = {
     "options": {"guide": "relaxed"},
     "options-exact": {"guide": "exact"},
@@ -119,23 +123,23 @@ METHODS: dict[str, dict[str, Any]] = {
     "bc-deep": {"guide": "exact", "prior": "uniform", "num_options": 1, "hidden": (64, 64)},
 }
 
-#: settings for a task, for a method's name and a :class:`MethodConfig`: CompILE as the paper has it for Atari and for
-#: integer sequences, and what the message task is solved with
+#: settings of a task, for :func:`build` and :func:`~pyro_options.discover`: ours for the message task, and those of the
+#: CompILE baseline for Atari and for integer sequences
 PRESETS: dict[str, dict[str, Any]] = {
-    "message": {"hidden": (16, 16), "skip_constant": False, "rule": "evidence"},
+    "message": {"hidden": (16, 16), "skip_constant": False, "standardize": False, "rule": "evidence"},
     "compile-atari": {"num_segments": 7, "max_duration": 15, "hidden": ()},
     "compile-integers": {"num_segments": 3, "segment_length": 3.0, "hidden": ()},
 }
 
-#: the method of :func:`~pyro_options.discover` if neither a name nor a part of one is given
+#: the method of :func:`~pyro_options.discover` if neither a method nor a model, guide or prior is given
 DEFAULT_METHOD = "options-exact"
 
 
 def method_config(method: str | None = None, **config: Any) -> MethodConfig:
-    """The settings of a method, complete.
+    """The complete settings of a method.
 
-    :param method: a key of :data:`METHODS`, none of whose settings ``config`` may change; ``None`` for what the
-        settings alone describe
+    :param method: a key of :data:`METHODS`, whose settings ``config`` must not contradict; ``None`` for a method that
+        ``config`` alone describes
     :param config: fields of :class:`MethodConfig`, and of :class:`Growth` as a shorthand for ``growth=Growth(...)``
     """
     fixed = {} if method is None else METHODS[choice(method, "method", METHODS)]

@@ -1,4 +1,4 @@
-"""How K grows: rule, birth and removals, by name or as objects, and the defaults that go with each rule."""
+"""Settings of growth: rule, birth and removals, by name or as objects, and the defaults of each rule."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -8,7 +8,7 @@ from pyro_options.growth.births import Birth, DataBirth, RandomBirth, SplitBirth
 from pyro_options.growth.removals import Merge, Prune, Removal
 from pyro_options.growth.rules import EvidenceRule, Rule, TrialRule, UsageRule
 
-#: when to grow, by name
+#: rules, which decide when to grow, by name
 RULES: dict[str, Callable[[], Rule]] = {
     "usage": UsageRule,
     "posterior-usage": lambda: UsageRule(measure="posterior"),
@@ -16,7 +16,7 @@ RULES: dict[str, Callable[[], Rule]] = {
     "trial": TrialRule,
 }
 
-#: how an option starts, by name, given the number of episodes to fit at most
+#: births, which initialize a new option, by name; the argument is the maximum number of episodes to fit it to
 BIRTHS: dict[str, Callable[[int], Birth]] = {
     "random": lambda max_rows: RandomBirth(),
     "split": lambda max_rows: SplitBirth(),
@@ -24,7 +24,7 @@ BIRTHS: dict[str, Callable[[int], Birth]] = {
     "data": lambda max_rows: DataBirth(max_rows=max_rows),
 }
 
-#: how an option is removed, by name, given the number of episodes to fit at most
+#: removals by name; the argument is the maximum number of episodes to fit a merged option to
 REMOVALS: dict[str, Callable[[int], Removal]] = {
     "prune": lambda max_rows: Prune(),
     "merge": lambda max_rows: Merge(fit_rows=max_rows),
@@ -33,16 +33,16 @@ REMOVALS: dict[str, Callable[[int], Removal]] = {
 
 @dataclass(frozen=True)
 class Growth:
-    """How K grows. ``None`` is the default of the rule, and for the rule that of the guide; see :meth:`complete`.
+    """How K grows. ``None`` is the rule's default (for ``rule``, the guide's), see :meth:`complete`.
 
-    :param rule: when to grow: a key of :data:`RULES`, or an object such as ``UsageRule(0.25)``
-    :param birth: how an option starts: a key of :data:`BIRTHS`, or an object
-    :param removals: how options are removed: keys of :data:`REMOVALS`, or objects; ``()`` for not at all
-    :param check_every: optimizer steps between growth checks; where the rule has no default, a sixth of the training
-    :param patience: how rare checks become that come to nothing, see :class:`~pyro_options.handlers.GrowthMessenger`
-    :param settle: checks before the end at which nothing is born any more
-    :param initial_options: K to start from
-    :param max_options: K never exceeds it
+    :param rule: decides when to grow: a key of :data:`RULES`, or an object such as ``UsageRule(0.25)``
+    :param birth: initializes a new option: a key of :data:`BIRTHS`, or an object
+    :param removals: remove options: keys of :data:`REMOVALS`, or objects; ``()`` for no removals
+    :param check_every: optimizer steps between growth checks; a sixth of the training if the rule has no default
+    :param patience: checks without a change double the interval, up to ``patience`` times ``check_every``
+    :param settle: no births in the last ``settle`` times ``check_every`` steps of the training
+    :param initial_options: initial K
+    :param max_options: maximum of K
     """
 
     rule: str | Rule | None = None
@@ -73,9 +73,9 @@ class Growth:
         check(enough, f"initial_options <= max_options = {self.max_options}", self.initial_options)
 
     def complete(self, rule: str) -> "Growth":
-        """Every default filled in but that of :attr:`check_every` for a rule that has none.
+        """The same settings with ``None`` replaced by defaults; :attr:`check_every` stays ``None`` with ``trial``.
 
-        :param rule: the rule if none was chosen
+        :param rule: the default rule
         """
         chosen = rule if self.rule is None else self.rule
         defaults = GROWTH_DEFAULTS[chosen] if isinstance(chosen, str) else _defaults_of(chosen)
@@ -86,13 +86,13 @@ class Growth:
 
     @property
     def judges_after_training(self) -> bool:
-        """Whether births are judged once they have trained, which takes episodes that nothing is trained on."""
+        """Whether births are judged after training them, on episodes that are not trained on."""
         return self.rule == "trial" or isinstance(self.rule, TrialRule)
 
 
-#: what goes with a rule unless told otherwise, chosen by measurement: on the message task, for ``trial`` on Breakout.
-#: A rule that refuses can try often; the paper's cannot take back what it gave; one that tries starts with several
-#: options, since options that are all weak tend to part by what they do, and copies of one that is strong by episode
+#: defaults of each rule, chosen by measurement on the message task (``trial``: on Breakout). ``evidence`` refuses
+#: useless births, so it can check often; the paper's usage rules keep every birth. ``trial`` starts with many options:
+#: untrained options tend to specialize on behaviours, copies of a trained one on episodes
 GROWTH_DEFAULTS = {
     "usage": Growth(None, "split", (), 80, 1, 1, 1),
     "posterior-usage": Growth(None, "split", (), 80, 1, 1, 1),
@@ -105,7 +105,7 @@ GROWTH_FIELDS = tuple(field.name for field in fields(Growth))
 
 
 def _defaults_of(rule: Rule) -> Growth:
-    """Those of the named rule of the same type; of ``evidence`` for a rule of the user's own."""
+    """Defaults of the named rule of the same type; those of ``evidence`` for a user's own rule."""
     for name, make in RULES.items():
         if type(make()) is type(rule):
             return GROWTH_DEFAULTS[name]

@@ -1,4 +1,4 @@
-"""Every model and every guide by name. To add one: write its file in ``models/`` or ``guides/`` and an entry here."""
+"""The registry of models and guides. To add one, write its file in ``models/`` or ``guides/`` and add an entry here."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 from pyro.nn import PyroModule
 from torch import nn
 
@@ -17,28 +18,31 @@ from pyro_options.guides.segments import RelaxedSegments
 from pyro_options.models.option_hmm import OptionHMM
 from pyro_options.models.segments import CompILE
 from pyro_options.nn.networks import mlp
+from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.state_embedding import StateEmbedding
 from pyro_options.nn.varying_inputs import VaryingInputs
 from pyro_options.options.encoder import PathEncoder
 from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Termination
 from pyro_options.segments.encoder import SegmentEncoder
 
+from .budget import action_units, saturation
+
 if TYPE_CHECKING:
     from .config import MethodConfig
 
-#: numbers in a state above which an encoder embeds it; fewer cost next to nothing
+#: encoders embed states with more entries than this; smaller states are cheap without
 WIDE = 64
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """What models and guides are made from; a factory of a user's own gets it too.
+    """The argument of every factory of a model or a guide, including users' own.
 
-    :param data: the demonstrations, for their sizes
-    :param num_options: K to start from
+    :param data: the demonstrations, for their dimensions
+    :param num_options: initial K
     :param config: the settings of the method
     :param prior: over the weights, by name or as a module
-    :param inputs: picks the entries of a state that vary, ``None`` to read all of them
+    :param inputs: layer that selects and standardizes entries of a state; ``None`` for states as they are
     :param weights: the posterior over the weights, for guides
     """
 
@@ -50,23 +54,35 @@ class Pieces:
     weights: PyroModule | None = None
 
     def network(self) -> nn.Module | None:
-        """A state network behind the selection of inputs; ``None`` for what a policy makes itself."""
+        """The selection of inputs and the state network behind it; ``None`` lets the policy build its own network."""
         if self.inputs is None or not self.config.hidden:
             return self.inputs
         return nn.Sequential(self.inputs, *mlp(len(self.inputs.index), self.config.hidden)[0])
 
     def policy(self) -> CategoricalPolicy | GaussianPolicy:
         """Low-level policies for the actions of the demonstrations."""
-        data, kind = self.data, CategoricalPolicy if self.data.discrete else GaussianPolicy
-        return kind(data.state_dim, self.num_options, data.action_dim, self.config.hidden, self.network())
+        data = self.data
+        sizes = data.state_dim, self.num_options, data.action_dim, self.config.hidden, self.network()
+        if data.discrete:
+            return CategoricalPolicy(*sizes)
+        center, unit = action_units(data) if self.config.standardize else (None, None)
+        low, high = saturation(data) if self.config.censored else (None, None)
+        return GaussianPolicy(*sizes, center=center, unit=unit, low=low, high=high)
+
+    def action_inputs(self) -> StandardizedInputs | None:
+        """The layer between continuous actions and encoder; ``None`` for actions as they are."""
+        if self.data.discrete or not self.config.standardize:
+            return None
+        A = self.data.action_dim
+        return StandardizedInputs(torch.arange(A), A, *action_units(self.data))
 
     @property
     def step_dim(self) -> int:
-        """Size of a state and an encoded action side by side."""
+        """Size of a concatenated state and encoded action."""
         return self.data.state_dim + self.data.action_dim
 
     def encoder_inputs(self) -> StateEmbedding | VaryingInputs | None:
-        """What reads the states for an encoder; ``None`` for the encoder itself."""
+        """The layer between states and encoder: an embedding or a selection of inputs; ``None`` for none."""
         inputs, units = self.inputs, self.config.embedding
         if units is None:
             width = self.data.state_dim if inputs is None else inputs.out_features
@@ -91,26 +107,35 @@ def _segments(pieces: Pieces) -> CompILE:
 def _amortized(kind: type, pieces: Pieces) -> PyroModule:
     config = pieces.config
     sizes = pieces.step_dim, pieces.num_options, config.lstm_size, config.encoder_hidden
-    return kind(pieces.weights, PathEncoder(*sizes, inputs=pieces.encoder_inputs()), coupled=config.coupled)
+    return kind(
+        pieces.weights,
+        PathEncoder(*sizes, inputs=pieces.encoder_inputs(), actions=pieces.action_inputs()),
+        coupled=config.coupled,
+    )
 
 
 def _relaxed_segments(pieces: Pieces) -> RelaxedSegments:
     config = pieces.config
     sizes = pieces.step_dim, pieces.num_options, config.lstm_size, config.encoder_hidden
-    return RelaxedSegments(pieces.weights, SegmentEncoder(*sizes, pieces.inputs), config.num_segments)
+    return RelaxedSegments(
+        pieces.weights, SegmentEncoder(*sizes, pieces.inputs, pieces.action_inputs()), config.num_segments
+    )
 
 
 @dataclass(frozen=True)
 class GuideEntry:
-    """A guide by name, and how it is trained unless told otherwise; chosen by measurement.
+    """A guide and its training defaults, which are chosen by measurement.
 
-    :param make: the guide from its :class:`Pieces`
-    :param models: names of the models that it is a posterior of
-    :param rule: of growth; where an encoder has to learn first, a trial is over too soon
-    :param entropy_weight: λ_ent while K grows; with the path summed out no encoder has to be kept from settling early
-    :param max_learning_rate: that its encoder tolerates, where linear policies would take more
+    :param kind: the class of the guide, to find the entry of an object
+    :param make: makes the guide from :class:`Pieces`
+    :param models: names of the models that it approximates the posterior of
+    :param rule: default growth rule; not ``trial`` with an encoder, which learns too slowly for a trial to judge
+    :param entropy_weight: initial λ_ent while K grows; it keeps an encoder from collapsing to few options, so the exact
+        guide needs none
+    :param max_learning_rate: upper limit for the encoder, where a :class:`Budget` for linear policies would give more
     """
 
+    kind: type | None
     make: Callable[[Pieces], PyroModule]
     models: tuple[str, ...] = ("options",)
     rule: str = "evidence"
@@ -123,18 +148,17 @@ MODELS: Mapping[str, Callable[[Pieces], Any]] = {"options": _options, "segments"
 
 #: every guide by name
 GUIDES: Mapping[str, GuideEntry] = {
-    "exact": GuideEntry(lambda pieces: Exact(pieces.weights), rule="trial", entropy_weight=0.0),
-    "relaxed": GuideEntry(partial(_amortized, Relaxed)),
-    "score-function": GuideEntry(partial(_amortized, ScoreFunction)),
-    "straight-through": GuideEntry(partial(_amortized, StraightThrough)),
-    "segments": GuideEntry(_relaxed_segments, ("segments",), max_learning_rate=2e-2),
+    "exact": GuideEntry(Exact, lambda pieces: Exact(pieces.weights), rule="trial", entropy_weight=0.0),
+    "relaxed": GuideEntry(Relaxed, partial(_amortized, Relaxed)),
+    "score-function": GuideEntry(ScoreFunction, partial(_amortized, ScoreFunction)),
+    "straight-through": GuideEntry(StraightThrough, partial(_amortized, StraightThrough)),
+    "segments": GuideEntry(RelaxedSegments, _relaxed_segments, ("segments",), max_learning_rate=2e-2),
 }
 
 
 def guide_entry(guide: Any) -> GuideEntry:
-    """The entry of a name, of a guide whose type has one, or one with the defaults for anything else."""
+    """The entry of a guide given by name or as an object; default settings for guides that are not registered."""
     if isinstance(guide, str):
         return GUIDES[guide]
-    kinds = {Exact: "exact", Relaxed: "relaxed", ScoreFunction: "score-function", StraightThrough: "straight-through"}
-    name = kinds.get(type(guide), "segments" if isinstance(guide, RelaxedSegments) else "")
-    return GUIDES[name] if name else GuideEntry(guide, tuple(MODELS))
+    own = GuideEntry(None, guide, tuple(MODELS))
+    return next((entry for entry in GUIDES.values() if entry.kind is type(guide)), own)

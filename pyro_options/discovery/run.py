@@ -1,4 +1,4 @@
-"""Demonstrations in, skills out: the one call."""
+"""``discover``: from demonstrations to skills in one call."""
 
 import logging
 import os
@@ -25,12 +25,12 @@ from .growth import GROWTH_FIELDS
 
 logger = logging.getLogger(__name__)
 
-#: share of the epochs after which the best of several beginnings goes on
+#: share of the epochs for which every restart is trained, before the best one continues
 BEGINNING = 0.2
 
 
 def found_skills(model: Any, guide: Any, data: Trajectories, action_names=None, metadata=None) -> Skills:
-    """The skills of a trained model with their statistics on ``data``, the most used first."""
+    """The skills of a trained model, with their statistics on ``data``, the most used first."""
     given = {"packed": data.packed, "action_names": action_names, "metadata": metadata}
     found = to_skills(model, guide, **given)
     found.summary = found.summarize(data)
@@ -40,10 +40,10 @@ def found_skills(model: Any, guide: Any, data: Trajectories, action_names=None, 
 def options_in_use(
     trainer: Trainer, data: Trajectories, num_draws: int = 20, episodes: int = 64, steps: int = 500
 ) -> ComponentCounts:
-    """The posterior over how many options cover one step in a hundred, by draws of weights and paths.
+    """The posterior over the number of options that cover at least 1 % of the steps, by sampling weights and paths.
 
-    :param episodes: of the data to draw paths for, the first
-    :param steps: of each episode, the first
+    :param episodes: use at most this many first episodes
+    :param steps: use at most this many first steps of each
     """
     shown = data[:episodes].cut(steps).to(trainer.device, next(trainer.model.parameters()).dtype)
     rows = shown.rows_together()
@@ -69,7 +69,7 @@ def discover(
     resume: bool = False,
     **config,
 ) -> Skills:
-    """Finds the options in demonstrations, and how many there are.
+    """Discovers options in demonstrations, and how many there are.
 
     Example::
 
@@ -78,30 +78,31 @@ def discover(
         skills.used().save("skills.safetensors")
 
     All K options are returned, the most used first; :meth:`~pyro_options.skills.Skills.used` keeps those in use.
-    ``skills.metadata`` has everything that led to them: ``method`` and ``train`` (every setting), ``history`` (ELBO and
-    K after each epoch), ``growth`` (every decision, and the usage that it was made on), ``log_likelihood`` in exact
-    nats per step on the ``train`` and the ``held_out`` episodes, ``options_in_use`` (mode, mean and 90 % interval of
-    the posterior over how many cover one step in a hundred), ``updates`` of the parameters, ``seconds``.
+    ``skills.metadata`` records how they were made: ``method`` and ``train`` (all settings), ``history`` (ELBO and K of
+    each epoch), ``growth`` (every growth check, with the usage that it was based on), ``log_likelihood`` (exact, in
+    nats per step, of the ``train`` and the ``held_out`` episodes), ``options_in_use`` (mode, mean and 90 % interval of
+    the posterior over the number of options that cover at least 1 % of the steps), ``updates`` (optimizer steps) and
+    ``seconds``.
 
-    :param method: a key of :data:`~pyro_options.discovery.METHODS`; by default ``options-exact``, which sums paths out
-        exactly and grows K, unless ``model``, ``guide`` or ``prior`` describe another
+    :param method: a key of :data:`~pyro_options.discovery.METHODS`; by default ``options-exact``, which sums out paths
+        exactly and grows K, unless ``model``, ``guide`` or ``prior`` is given
     :param held_out: share of the episodes to keep for evaluation only
-    :param validation: share of the others to judge growth by, with a rule that needs it (``trial``)
-    :param epochs: passes over the demonstrations; by default about 4000 updates in at most 100 passes, or up to three
-        times as much where states have many entries, see :class:`Budget`
-    :param batch_size: episodes per update; by default about 4800 steps of them, and at least 8 updates a pass
-    :param learning_rate: of the networks; by default by the size of the states, see :class:`Budget`
-    :param restarts: beginnings from different initial values, of which that with the best bound after a fifth of the
-        epochs goes on: with a fixed K a single one often ends in a local optimum
-    :param seed: of everything; the same seed gives the same skills
+    :param validation: share of the remaining episodes to judge growth by, with a rule that needs it (``trial``)
+    :param epochs: passes over the demonstrations; by default about 4000 updates in at most 100 epochs, or up to 300
+        epochs if states have many entries, see :class:`Budget`
+    :param batch_size: episodes per update; by default about 4800 steps per batch and at least 8 updates per epoch
+    :param learning_rate: of the networks; by default from the scale of the states, see :class:`Budget`
+    :param restarts: number of random initializations; each is trained for a fifth of the epochs, and the one with the
+        best training ELBO continues. With a fixed K, a single run often ends in a local optimum
+    :param seed: of initialization, splits and training; the same seed gives the same skills
     :param device: ``cpu``, ``cuda`` or ``auto``
-    :param progress: show a bar
-    :param action_names: names of discrete actions, for tables and pictures
-    :param train: every other setting of training; the arguments above go before it
+    :param progress: show a progress bar
+    :param action_names: names of discrete actions, for tables and figures
+    :param train: all other training settings; the arguments above override it
     :param checkpoint: file to save the training in, every minute and on Ctrl-C
-    :param resume: go on from that file if there is one, to the same skills as without a break
+    :param resume: resume from that file if it exists; the result is the same as without the interruption
     :param config: fields of :class:`~pyro_options.discovery.MethodConfig`: ``num_options=8`` for a fixed K,
-        ``hidden=(64,)`` for a network below the options, ``termination_cost=2.0`` for longer ones; ``model``, ``guide``
+        ``hidden=(64,)`` for a shared state network, ``termination_cost=2.0`` for longer options; ``model``, ``guide``
         and ``prior`` by name or as objects, ``growth=Growth(rule, birth, removals)``
     """
     fix = "Make them of your arrays with Trajectories(states, actions, lengths)."
@@ -156,7 +157,7 @@ def discover(
 
 
 def _best_trainer(begin: Callable[..., Trainer], restarts: int, epochs: int, saved: Checkpoint | None) -> Trainer:
-    """What was saved if there is something, else the best of several beginnings, which are not saved themselves."""
+    """The resumed trainer if there is a checkpoint, else the best of several restarts, which are not saved."""
     check_count(restarts, "restarts")
     trainer = begin(0, saved)
     if restarts == 1 or trainer.num_steps or not epochs:
@@ -167,7 +168,7 @@ def _best_trainer(begin: Callable[..., Trainer], restarts: int, epochs: int, sav
 
 
 def _checkpoint(given: str | os.PathLike | Checkpoint | None, resume: bool) -> Checkpoint | None:
-    """Where to save, and whether to go on from there."""
+    """The checkpoint to save to, with ``resume`` set."""
     if given is None:
         check(not resume, "a checkpoint to resume", None, "Pass checkpoint=…, the file that the training was saved in.")
         return None
@@ -176,6 +177,6 @@ def _checkpoint(given: str | os.PathLike | Checkpoint | None, resume: bool) -> C
 
 
 def _saved_interval(saved: Checkpoint | None) -> int | None:
-    """Updates between growth checks of the training that goes on: more epochs must not change them under way."""
+    """Updates between growth checks of the training to resume: they must stay the same if it gets more epochs."""
     growth = None if saved is None else (saved.settings(Trainer.FORMAT) or {}).get("growth")
     return None if growth is None else growth["every"]

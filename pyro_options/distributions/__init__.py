@@ -1,4 +1,4 @@
-"""Log-space densities for any mixture: sticks, mixtures, elementary functions."""
+"""Stick-breaking weights, mixtures and functions in log space, for any mixture model."""
 
 import lazy_loader
 

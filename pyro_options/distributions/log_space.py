@@ -1,4 +1,4 @@
-"""Elementary functions that stay finite, with finite gradients, where their textbook form does not."""
+"""Log-space functions whose values and gradients stay finite where the direct formula overflows or underflows."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-_SMALL = -15.0  # below this, the leading terms of the series are exact to float64
+_SMALL = -15.0  # below this, the first two terms of the series are exact in float64
 _LARGE = math.log(40.0)
 _CEILING = 80.0  # exp(80) is still finite in float32
 
@@ -43,7 +43,7 @@ def safe_log(x: Tensor) -> Tensor:
 
 
 def log_mix(shares: Tensor, logs: Tensor) -> Tensor:
-    r""":math:`\log\sum_k w_k e^{x_k}` over the last axis; no share is less than the smallest normal number.
+    r""":math:`\log\sum_k w_k e^{x_k}` over the last axis, with :math:`w_k` clamped to the smallest normal number.
 
     :param shares: :math:`w_k \ge 0`, shape ``(..., K)``
     :param logs: :math:`x_k`, shape ``(..., K)``
@@ -52,7 +52,7 @@ def log_mix(shares: Tensor, logs: Tensor) -> Tensor:
 
 
 def gumbel(like: Tensor, shape: Sequence[int]) -> Tensor:
-    """Finite Gumbel noise, of the type and on the device of ``like``."""
+    """Gumbel noise, always finite, with the dtype and device of ``like``."""
     limits = torch.finfo(like.dtype)
     uniform = torch.rand(tuple(shape), dtype=like.dtype, device=like.device)
     return -torch.log(-torch.log(uniform.clamp(min=limits.tiny, max=1 - limits.eps)))

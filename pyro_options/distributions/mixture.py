@@ -1,4 +1,4 @@
-"""Rows of data with the component that made each summed out."""
+"""A mixture with the component of each row summed out."""
 
 from typing import ClassVar
 
@@ -10,12 +10,12 @@ from pyro_options.errors import InputError
 
 
 class Mixture(TorchDistribution):
-    r"""A mixture whose weights may leave mass to components not yet born.
+    r"""A mixture whose weights may sum to less than one: the rest is the mass of components not yet created.
 
     .. math:: \log p(x) = \log \sum_k \eta_k\,p_k(x)
 
-    :param log_weights: log η, shape ``(K,)``, summing to at most one
-    :param components: a distribution of batch shape ``(K,)``: :math:`p_k`
+    :param log_weights: log η, shape ``(K,)``, with η summing to at most one
+    :param components: :math:`p_k`, a distribution of batch shape ``(K,)``
     """
 
     arg_constraints: ClassVar[dict] = {}
@@ -54,12 +54,12 @@ class Mixture(TorchDistribution):
         return torch.logsumexp(self.log_weights + self.component_log_prob(value), -1)
 
     def weighed(self, value: Tensor):
-        """The log-probability of ``value`` as a function of the log weights alone; all else is computed here."""
+        """The log-probability of ``value`` as a function of the log weights; everything else is computed once, here."""
         log_prob = self.component_log_prob(value)
         return lambda log_weights: torch.logsumexp(log_weights + log_prob, -1)
 
     def sample(self, sample_shape=torch.Size()):
-        """Rows from the components that exist."""
+        """Rows from the K components, with the weights renormalized to sum to one."""
         with torch.no_grad():
             shape = self._extended_shape(sample_shape)[: len(sample_shape) + len(self.batch_shape)]
             chosen = torch.distributions.Categorical(logits=self.log_weights, validate_args=False).sample(shape)

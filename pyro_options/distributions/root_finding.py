@@ -1,4 +1,4 @@
-"""Roots of functions of one variable."""
+"""Roots of scalar functions, elementwise."""
 
 from collections.abc import Callable
 
@@ -7,9 +7,9 @@ from torch import Tensor
 
 
 def bisect(falling: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, steps: int = 60) -> Tensor:
-    """Where a falling function crosses zero, elementwise; the end that is nearer to it if it does so outside.
+    """The root of a decreasing function in ``[low, high]``, elementwise; the nearer endpoint if the root lies outside.
 
-    :param falling: takes and returns tensors of the shape of ``low`` and ``high``
+    :param falling: decreasing, from and to tensors of the shape of ``low`` and ``high``
     """
     for _ in range(steps):
         middle = (low + high) / 2

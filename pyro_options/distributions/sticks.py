@@ -1,7 +1,7 @@
-"""Densities of logit sticks: the Kumaraswamy posterior, the Beta prior, and the divergence between them.
+"""Distributions of stick logits: the Kumaraswamy posterior, the Beta prior, and the KL divergence between them.
 
-A stick ``v`` in (0, 1) is represented by ``x = logit(v)``. In float32 a stick itself rounds to exactly 0 or 1 within
-seconds of training; its logit does not.
+A stick ``v`` in (0, 1) is represented by ``x = logit(v)``: in float32 ``v`` itself soon rounds to exactly 0 or 1 during
+training.
 """
 
 import torch
@@ -15,14 +15,14 @@ from .log_space import log1mexpexp, log_neg_log1mexpexp, log_softplus
 
 
 def _log_exponential(like: Tensor, shape: torch.Size) -> Tensor:
-    """Logarithm of Exp(1) noise."""
+    """Logarithms of Exp(1) draws."""
     uniform = torch.rand(shape, dtype=like.dtype, device=like.device)
     limits = torch.finfo(like.dtype)
     return torch.log(-torch.log(uniform.clamp(min=limits.tiny, max=1.0 - limits.eps)))
 
 
 def _log_sticks(log_exponential: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """``log v`` and ``log(1 - v)`` of Kumaraswamy sticks made from the logarithm of Exp(1) noise."""
+    """``log v`` and ``log(1 - v)`` of Kumaraswamy sticks, as a transform of logarithms of Exp(1) draws."""
     m = log_exponential - torch.log(b)  # v^a = 1 - exp(-exp(m))
     log_v = log1mexpexp(m) / a
     log_1mv = log1mexpexp(log_neg_log1mexpexp(m) - torch.log(a))
@@ -30,7 +30,7 @@ def _log_sticks(log_exponential: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, 
 
 
 class _LogitStick(TorchDistribution):
-    """The logit of a stick with two positive concentrations."""
+    """Base of distributions of the logit of a stick with two positive concentrations."""
 
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support = constraints.real
@@ -68,13 +68,13 @@ class LogitKumaraswamy(_LogitStick):
 
     @lazy_property
     def mean_stick(self) -> Tensor:
-        """:math:`E[v]` by quadrature: in float32 the gamma functions of :math:`b\\,B(1 + 1/a, b)` cancel."""
+        """:math:`E[v]` by quadrature; the closed form :math:`b\\,B(1 + 1/a, b)` cancels catastrophically in float32."""
         s, weights = self._noise()
         log_v, _ = _log_sticks(s, self.concentration1.unsqueeze(-1), self.concentration0.unsqueeze(-1))
         return (weights * torch.exp(log_v)).sum(-1)
 
     def _noise(self) -> tuple[Tensor, Tensor]:
-        """Nodes and weights of the quadrature over the logarithm of Exp(1) noise."""
+        """Quadrature nodes and weights over :math:`s`, where :math:`e^s` is Exp(1) distributed."""
         a = self.concentration1
         s = torch.linspace(-30.0, 5.0, 1024, dtype=a.dtype, device=a.device)
         weights = torch.exp(s - torch.exp(s))
@@ -84,8 +84,8 @@ class LogitKumaraswamy(_LogitStick):
     def expected_log_sticks(self) -> tuple[Tensor, Tensor]:
         r""":math:`E[\log v]` in closed form and :math:`E[\log(1-v)]` by quadrature.
 
-        With Exp(1) noise :math:`e^s` the integrand decays doubly exponentially on the right and exponentially on the
-        left, where the trapezoidal rule converges exponentially.
+        The integral is over :math:`s` with :math:`e^s` Exp(1) distributed. The integrand decays doubly exponentially on
+        the right and exponentially on the left, so the trapezoidal rule converges exponentially.
         """
         a, b = self.concentration1.unsqueeze(-1), self.concentration0.unsqueeze(-1)
         s, weights = self._noise()
@@ -98,6 +98,9 @@ class LogitBeta(_LogitStick):
     r"""``logit(v)`` with :math:`v \sim \mathrm{Beta}(c_1, c_0)`; ``LogitBeta(1, alpha)`` is a stick of GEM(alpha).
 
     .. math:: \log p(x) = c_1\log\sigma(x) + c_0\log\sigma(-x) - \log B(c_1, c_0)
+
+    :param concentration1: :math:`c_1 > 0`
+    :param concentration0: :math:`c_0 > 0`
     """
 
     def rsample(self, sample_shape=torch.Size()):
@@ -106,7 +109,7 @@ class LogitBeta(_LogitStick):
 
     @staticmethod
     def _log_gamma(concentration: Tensor, shape: torch.Size) -> Tensor:
-        """Log of Gamma variates; Gamma(c) = Gamma(c + 1) U^(1/c) keeps small shapes from underflowing."""
+        """Logarithms of Gamma draws, through Gamma(c) = Gamma(c + 1) U^(1/c), which does not underflow at small c."""
         boosted = torch._standard_gamma((concentration + 1).expand(shape))
         return torch.log(boosted) - torch.exp(_log_exponential(concentration, shape)) / concentration
 
@@ -117,13 +120,13 @@ class LogitBeta(_LogitStick):
 
 
 def gem_sticks(alpha: Tensor, num_sticks: int, discount: Tensor | None = None) -> TorchDistribution:
-    r"""The GEM(α) prior over the logits of its first ``num_sticks`` sticks, as one event.
+    r"""The GEM(α) prior over the logits of its first S = ``num_sticks`` sticks, of event shape ``(S,)``.
 
     .. math:: v_k \sim \mathrm{Beta}(1-d, \alpha + kd), \qquad k = 1, 2, \ldots
 
     :param alpha: concentration, of any batch shape
-    :param discount: d in [0, 1), of the same shape. Above 0 this is the Pitman-Yor process, whose weights fall like a
-        power of their rank instead of geometrically; without it sticks are Beta(1, α)
+    :param discount: d in [0, 1), of the same shape; ``None`` is 0. Above 0 this is the Pitman-Yor process, whose
+        weights decay like a power of their rank instead of geometrically
     """
     alpha = alpha.unsqueeze(-1)
     shape = alpha.shape[:-1] + (num_sticks,)
@@ -135,7 +138,7 @@ def gem_sticks(alpha: Tensor, num_sticks: int, discount: Tensor | None = None) -
 
 
 def log_stick_breaking(logits: Tensor, remainder: bool = False) -> Tensor:
-    r"""Log weights :math:`\log v_k + \sum_{l<k}\log(1-v_l)` from logit sticks.
+    r"""Log weights :math:`\log v_k + \sum_{l<k}\log(1-v_l)` from stick logits.
 
     >>> log_stick_breaking(torch.zeros(3)).exp().tolist()
     [0.5, 0.25, 0.125]
@@ -143,8 +146,8 @@ def log_stick_breaking(logits: Tensor, remainder: bool = False) -> Tensor:
     [0.5, 0.25, 0.125, 0.125]
 
     :param logits: stick logits ``(..., S)``
-    :param remainder: ``False`` gives ``S`` weights summing to less than one, the rest belonging to components not yet
-        born (nonparametric truncation); ``True`` appends the rest as the last of ``S + 1`` weights (parametric).
+    :param remainder: ``False`` gives ``S`` weights that sum to less than one, the rest being the mass of components not
+        yet created (nonparametric truncation); ``True`` appends the rest as the last of ``S + 1`` weights (parametric).
     """
     log_left = torch.cumsum(logsigmoid(-logits), -1)
     log_before = torch.nn.functional.pad(log_left, (1, 0))
@@ -154,21 +157,21 @@ def log_stick_breaking(logits: Tensor, remainder: bool = False) -> Tensor:
 
 
 def logit_sticks(log_weights: Tensor) -> Tensor:
-    """Logits of the sticks that break into these weights: the inverse of :func:`log_stick_breaking`.
+    """The inverse of :func:`log_stick_breaking`: the stick logits ``(..., K)`` of given weights.
 
-    :param log_weights: ``(..., K)``, summing to less than one
+    :param log_weights: ``(..., K)``, of weights that sum to less than one
     """
     weights = torch.exp(log_weights)
-    left = 1 - torch.cumsum(weights, -1)  # after each stick
+    left = 1 - torch.cumsum(weights, -1)  # mass remaining after each stick
     tiny = torch.finfo(weights.dtype).tiny
     return log_weights - torch.log(left.clamp(min=tiny))
 
 
 @register_kl(LogitKumaraswamy, LogitBeta)
 def kl_kumaraswamy_beta(q: LogitKumaraswamy, p: LogitBeta) -> Tensor:
-    """KL(Kumaraswamy || Beta), the same for sticks and for their logits.
+    """KL(Kumaraswamy || Beta), which is the same for sticks and for their logits.
 
-    Everything is in closed form but ``E[log(1-v)]``, which is integrated numerically: the usual ten-term series is
+    All terms are in closed form except ``E[log(1-v)]``, which is integrated numerically: the usual ten-term series is
     biased low by nats.
     """
     a, b = q.concentration1, q.concentration0

@@ -1,4 +1,4 @@
-"""Environments and experts. Importing this registers ``pyro_options/Message-v0`` and ``pyro_options/Switches-v0``."""
+"""Environments and experts; importing it registers ``pyro_options/Message-v0`` and ``pyro_options/Switches-v0``."""
 
 import gymnasium as gym
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Atari games as the experts and the discovery of options see them: RAM, every fourth frame."""
+"""Atari environments with RAM or pixel observations, and demonstrations of the scripted experts."""
 
 import os
 from pathlib import Path
@@ -21,9 +21,9 @@ def _emulator(env: gym.Env) -> Any:
 
 
 class NoopStart(gym.Wrapper):
-    """Starts each episode after 1 to ``noops`` frames of doing nothing, so that episodes differ.
+    """Starts each episode after 1 to ``noops`` no-op frames, so that episodes differ.
 
-    Frames, not steps: it goes around the frame skip.
+    These are single frames of the emulator, without frame skip.
     """
 
     def __init__(self, env: gym.Env, noops: int = 30):
@@ -42,22 +42,22 @@ class NoopStart(gym.Wrapper):
 
 
 def ram(env: gym.Env, observation: Any = None) -> np.ndarray:
-    """The 128 bytes of RAM: what ``collect(observe=ram)`` records for an agent that looks at pixels."""
+    """The 128 bytes of RAM; pass it as ``collect(observe=ram)`` to record RAM for an agent that observes pixels."""
     return _emulator(env).getRAM()
 
 
 def make_atari(
     game: str, frame_skip: int = 4, noops: int = 30, observation: str = "ram", max_steps: int | None = None, **options
 ) -> gym.Env:
-    """``{game}NoFrameskip-v4`` without sticky actions.
+    """Makes ``{game}NoFrameskip-v4``, which has no sticky actions.
 
-    :param game: ``Breakout`` for instance
+    :param game: such as ``Breakout``
     :param frame_skip: frames that each action lasts
-    :param noops: an episode starts after 1 to ``noops`` frames of doing nothing; 0 for none
-    :param observation: ``ram`` for 128 bytes, or ``pixels`` for four grey frames ``(4, 84, 84)`` as agents of the
-        Stable-Baselines3 zoo see them (needs OpenCV)
-    :param max_steps: truncate an episode after so many actions
-    :param options: for :func:`gymnasium.make`, ``render_mode="rgb_array"`` for instance
+    :param noops: an episode starts after 1 to ``noops`` no-op frames; 0 for none
+    :param observation: ``ram`` for 128 bytes, or ``pixels`` for four stacked grey frames ``(4, 84, 84)`` as in the
+        Stable-Baselines3 zoo (needs OpenCV)
+    :param max_steps: truncate an episode after this many actions
+    :param options: passed to :func:`gymnasium.make`, such as ``render_mode="rgb_array"``
     """
     import ale_py
 
@@ -87,11 +87,13 @@ def expert_rollouts(
     noops: int = 30,
     progress: bool = False,
 ) -> Rollouts:
-    """Episodes of the scripted expert of ``game``, with RAM as packed bits.
+    """Records episodes of the scripted expert of ``game``, with RAM as packed states.
 
     :param game: one of :data:`~pyro_options.envs.EXPERTS`
-    :param max_steps: actions after which an episode is cut; ``None`` plays to the end
-    :param epsilon: chance of a random action at each step
+    :param max_steps: cut an episode after this many actions; ``None`` plays to the end
+    :param epsilon: probability of a random action at each step
+    :param frame_skip: frames that each action lasts
+    :param noops: an episode starts after 1 to ``noops`` no-op frames; 0 for none
     """
     choice(game, "game", EXPERTS)
     env = make_atari(game, frame_skip, noops)
@@ -105,9 +107,9 @@ def expert_rollouts(
 def atari_demonstrations(
     game: str, num_episodes: int = 100, *, cache: str | os.PathLike | None = None, **options
 ) -> Trajectories:
-    """The trajectories of :func:`expert_rollouts`, which explains every option.
+    """The trajectories of :func:`expert_rollouts`, which documents every option.
 
-    :param cache: folder to keep them in, under a name of all that made them; what is there is not played again
+    :param cache: folder to store them in, in a file named after all options; an existing file is loaded instead
     """
     if cache is None:
         return expert_rollouts(game, num_episodes, **options).trajectories
@@ -120,8 +122,8 @@ def atari_demonstrations(
 
 
 def load_atari(path: str | os.PathLike) -> Trajectories:
-    """RAM out of an npz file: arrays ``ram`` (N, T, 128), ``action`` (N, T) and ``length`` (N,), or what
-    :meth:`Trajectories.save` wrote. If it is neither, the error is about the arrays."""
+    """Reads Atari RAM from an npz file with arrays ``ram`` (N, T, 128), ``action`` (N, T) and ``length`` (N,), or from
+    a file that :meth:`Trajectories.save` wrote."""
     try:
         return from_npz(path, states="ram", actions="action", lengths="length", packed=True)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The paper's proof-of-concept task: remember a message and say it at the end."""
+"""The paper's proof-of-concept task: remember a message and emit it at the end of the episode."""
 
 import gymnasium as gym
 import numpy as np
@@ -11,10 +11,10 @@ from pyro_options.errors import check
 
 
 class MessageEnv(gym.Env):
-    """Say at the end what you were told at the start.
+    """The agent observes a message at t = 0 and must emit it at the last step.
 
-    No Markovian policy solves it: the message is visible only at t = 0. A hierarchical one does, with an option for
-    each message that is chosen at the start and does not terminate.
+    No Markov policy solves it, since the message is observed only at t = 0. A hierarchical policy does, with one option
+    per message that is chosen at the start and does not terminate.
 
     ## Action Space
     ``Discrete(num_messages)``: the message to emit.
@@ -29,7 +29,7 @@ class MessageEnv(gym.Env):
     Terminates after ``num_steps`` actions.
 
     :param num_messages: size of the vocabulary
-    :param num_steps: actions in an episode, 5 in the paper
+    :param num_steps: actions per episode, 5 in the paper
     """
 
     metadata = {"render_modes": ["ansi"]}
@@ -68,10 +68,10 @@ class MessageEnv(gym.Env):
 
 
 class MessageExpert:
-    """Emits the message at every step, as if it had been the plan all along.
+    """Emits the message at every step.
 
-    With random actions in between, the marginal likelihood could not tell one option per message from a single uniform
-    policy, because the high-level policy does not see the state.
+    If it acted at random before the last step, the marginal likelihood could not tell one option per message from a
+    single uniform policy, because the high-level policy does not depend on the state.
     """
 
     def __init__(self) -> None:
@@ -88,15 +88,15 @@ class MessageExpert:
 def message_demonstrations(
     num_messages: int, num_episodes: int = 1000, seed: int = 0, num_steps: int = 5
 ) -> Trajectories:
-    """Episodes of the expert in the environment."""
+    """Episodes of :class:`MessageExpert` in :class:`MessageEnv`."""
     return collect(MessageEnv(num_messages, num_steps), MessageExpert(), num_episodes, seed=seed)
 
 
 @torch.no_grad()
 def final_action_probabilities(policy: nn.Module, num_steps: int = 5) -> Tensor:
-    """What each option says at the last step, ``(K, num_messages)``.
+    """Action probabilities of each option at the last step, ``(K, num_messages)``.
 
-    :param policy: of a model or of skills
+    :param policy: the low-level policies of a model or of skills
     """
     check(num_steps >= 2, "num_steps >= 2", num_steps)
     parameter = next(policy.parameters())
@@ -105,6 +105,10 @@ def final_action_probabilities(policy: nn.Module, num_steps: int = 5) -> Tensor:
 
 
 def message_success(probabilities: Tensor, threshold: float = 0.95) -> tuple[bool, float]:
-    """Whether every message has an option that says it, and the probability of the message served worst."""
+    """Whether every message has an option that emits it, and the lowest probability over messages.
+
+    :param probabilities: of :func:`final_action_probabilities`
+    :param threshold: probability with which some option must emit each message
+    """
     worst = float(probabilities.max(0).values.min())
     return worst >= threshold, worst

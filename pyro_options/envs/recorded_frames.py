@@ -1,4 +1,4 @@
-"""Pictures of recorded Atari episodes: the game is deterministic, so its actions bring it back."""
+"""Screens of recorded Atari episodes, by replaying their actions in the deterministic emulator."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,15 +11,14 @@ from .atari import _emulator, make_atari
 def replay_frames(
     game: str, ram: ArrayLike, actions: ArrayLike, frame_skip: int = 4, max_noops: int = 30
 ) -> list[np.ndarray] | None:
-    """The screen before each action of a recorded episode, or ``None`` if the game does not come out the same.
+    """The screen before each action of a recorded episode, or ``None`` if replaying it gives other states.
 
-    Looks for the number of no-op frames at the start that leads to the first state, and holds every later state against
-    the recorded one.
+    Tries every number of initial no-op frames until all states match the recorded ones.
 
-    :param ram: ``(T, 128)`` bytes before each action
+    :param ram: ``(T, 128)`` bytes, the RAM before each action
     :param actions: ``(T,)``
     :param frame_skip: frames that each action lasted
-    :param max_noops: no-op frames to try
+    :param max_noops: largest number of initial no-op frames to try
     """
     states, done = np.asarray(ram), np.asarray(actions)
     check(states.ndim == 2 and states.shape[1] == 128 and states.dtype == np.uint8, "RAM (T, 128)", states.shape)
@@ -36,7 +35,7 @@ def replay_frames(
 
 
 def _attempt(env, states: np.ndarray, actions: np.ndarray, num_noops: int) -> list[np.ndarray] | None:
-    """The frames, if the episode follows from this many no-op frames."""
+    """The screens, or ``None`` if a state differs after this many initial no-op frames."""
     env.reset(seed=0)
     emulator = _emulator(env)
     for _ in range(num_noops):

@@ -1,4 +1,4 @@
-"""Skills as actions of an environment."""
+"""An environment whose actions include skills."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
@@ -13,7 +13,7 @@ from pyro_options.errors import InputError, check
 
 @runtime_checkable
 class SkillSet(Protocol):
-    """What the wrapper asks of skills. Random numbers come from ``rng``, a numpy generator."""
+    """The interface that :class:`SkillWrapper` needs. Sampling uses ``rng``, a numpy generator."""
 
     num_options: int
     num_actions: int | None  # None if continuous
@@ -22,14 +22,14 @@ class SkillSet(Protocol):
     max_duration: int | None
 
     def predict(self, observation, option: int, deterministic: bool = True, rng=None) -> Any:
-        """The action of an option in a state ``(state_dim,)``: an integer if discrete."""
+        """The action of an option in a state ``(state_dim,)``; an integer if discrete."""
 
     def terminates(self, observation, option: int, rng=None) -> bool:
-        """Whether an option stops on arriving in a state, drawn from its termination probability."""
+        """Whether an option terminates in a state, sampled from its termination probability."""
 
 
 def flat_observation(env: gym.Env, observation: Any) -> np.ndarray:
-    """The agent's own observation as demonstrations record it: flattened, in floating point."""
+    """The observation in the form that demonstrations record: flattened, floating point."""
     flat = np.asarray(spaces.flatten(env.observation_space, observation))
     return flat if np.issubdtype(flat.dtype, np.floating) else flat.astype(np.float32)
 
@@ -37,42 +37,42 @@ def flat_observation(env: gym.Env, observation: Any) -> np.ndarray:
 class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
     r"""Adds K skills to the n actions of an environment: ``Discrete(n + K)``.
 
-    Action ``a < n`` is the environment's own. Action ``n + k`` starts skill k, which acts at least once, and then goes
-    on until its termination fires on the state it arrives in, :math:`b_t \sim \psi_k(s_t)`, until ``max_duration``, or
-    until the episode ends. Such a step of duration τ returns the last observation and the reward
-    :math:`\sum_{j<\tau} \gamma^j r_j`: a step of a semi-Markov decision process, which
-    :class:`~pyro_options.rl.SMDPPPO` and :class:`~pyro_options.rl.SMDPReplayBuffer` discount by :math:`\gamma^\tau`.
+    Actions ``a < n`` are those of the environment. Action ``n + k`` runs skill k: it acts at least once, and continues
+    until it terminates, :math:`b_t \sim \psi_k(s_t)`, reaches ``max_duration``, or the episode ends. Such a step of
+    duration τ returns the last observation and the reward :math:`\sum_{j<\tau} \gamma^j r_j`. It is a step of a
+    semi-Markov decision process, which :class:`~pyro_options.rl.SMDPPPO` and
+    :class:`~pyro_options.rl.SMDPReplayBuffer` discount by :math:`\gamma^\tau`.
 
-    With ``imitate`` there is one action more, ``n + K``: to do what the demonstrator would, whichever option it is in
-    (:class:`~pyro_options.skills.Imitation`), until that option stops. The belief about it follows the whole episode,
-    whoever acts.
+    With ``imitate`` there is one more action, ``n + K``: it imitates the demonstrator with all options combined
+    (:class:`~pyro_options.skills.Imitation`) until the active option terminates. The belief over the active option is
+    updated at every step of the episode, whichever action is taken.
 
-    ``info`` is that of the last step inside, with ``duration`` τ, ``discount`` :math:`\gamma^\tau`, ``option`` (-1 for
-    an action of the environment), ``num_frames`` (τ · ``frame_skip``) and, if asked, ``frames``.
+    ``info`` is that of the last inner step, with ``duration`` τ, ``discount`` :math:`\gamma^\tau`, ``option`` (-1 for
+    an action of the environment), ``num_frames`` (τ · ``frame_skip``) and, with ``record_frames``, ``frames``.
 
-    Put it around everything that shapes what a skill sees or how long an action lasts: frame skips, frame stacks (a
-    stack outside would hold the ends of skills instead of successive frames), time limits (which then count actions of
-    the environment) and Stable-Baselines3's ``Monitor``. Inside, ``Monitor`` reports the true episode return and
-    length in the environment's own steps; outside, it would add up discounted rewards and count decisions.
+    Make it the outermost wrapper, around frame skips, frame stacks (outside, a stack would hold the ends of skills
+    instead of successive frames), time limits (which then count actions of the environment) and Stable-Baselines3's
+    ``Monitor``. Inside, ``Monitor`` reports the undiscounted episode return and the length in environment steps;
+    outside, it would sum discounted rewards and count decisions.
 
-    The same seed gives the same steps: skills draw from the environment's ``np_random``.
+    The same seed gives the same steps: skills sample from the environment's ``np_random``.
 
     Example::
 
         env = SkillWrapper(Monitor(gym.make("pyro_options/Switches-v0")), skills, max_duration=20)
 
-    :param skills: a :class:`SkillSet`; ``None`` for none, so that every arm of a study runs the same code
-    :param gamma: discount inside a skill; use that of the learner
-    :param max_duration: stop a skill after so many steps; by default the skills' own cap
-    :param deterministic: whether a skill takes its most probable action, or draws one
-    :param observe: what skills see, ``observe(env, observation)``, by default the flattened observation; for
-        skills that read RAM while the agent reads pixels, :func:`~pyro_options.envs.ram`
-    :param primitives: whether the agent can also act itself. Without, the action space may be a Box, to whose bounds
-        the actions of skills are clipped; with, it must be Discrete (wrap others in an ``ActionWrapper`` that makes
-        them so)
-    :param frame_skip: frames that an action lasts, for counting alone
-    :param record_frames: put what ``render()`` gives after each step inside into ``info["frames"]``
-    :param imitate: whether all options together are one more skill, the last; the skills must have ``imitation()``, as
+    :param skills: a :class:`SkillSet`; ``None`` for a baseline without skills in the same wrapper
+    :param gamma: discount within a skill; use that of the learner
+    :param max_duration: end a skill after this many steps; by default ``skills.max_duration``
+    :param deterministic: whether a skill takes its most probable action instead of sampling
+    :param observe: ``observe(env, observation)`` returns the state for the skills, by default the flattened
+        observation; :func:`~pyro_options.envs.ram` for skills on RAM while the agent observes pixels
+    :param primitives: whether the environment's own actions are available too. If so, the action space must be Discrete
+        (discretize others with an ``ActionWrapper``); if not, it may be a Box, and the actions of skills are clipped to
+        its bounds
+    :param frame_skip: frames that an action lasts, only used for ``num_frames``
+    :param record_frames: collect the output of ``render()`` after each inner step in ``info["frames"]``
+    :param imitate: add imitation as the last action; the skills must have ``imitation()``, as
         :class:`~pyro_options.skills.Skills` do
     """
 
@@ -95,7 +95,7 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         check(0 < gamma <= 1, "gamma in (0, 1]", gamma)
         check(max_duration is None or max_duration >= 1, "max_duration >= 1", max_duration)
         check(frame_skip >= 1, "frame_skip >= 1", frame_skip)
-        seen = env.render_mode not in (None, "human")  # which return nothing
+        seen = env.render_mode not in (None, "human")  # render() returns None in these modes
         fix = 'Make the environment with render_mode="rgb_array".'
         check(not record_frames or seen, "a render_mode to record frames", repr(env.render_mode), fix)
         self.skills, self.gamma, self.deterministic = skills, gamma, deterministic
@@ -106,7 +106,7 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         self.max_duration = skills.max_duration if max_duration is None and skills is not None else max_duration
         self._imitation: Any = self._whole(skills) if imitate else None
         self.num_options = imitate + (0 if skills is None else skills.num_options)
-        self._belief: Any = None  # over options, after the last action
+        self._belief: Any = None  # over the active option, after the previous action
         self.action_space = spaces.Discrete(self.num_primitives + self.num_options)
         self._observation: Any = None
 
@@ -132,13 +132,13 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
 
     @staticmethod
     def _whole(skills: SkillSet | None) -> Any:
-        """All options as one policy."""
+        """The imitation policy of the skills."""
         fix = "Pass Skills, or leave imitate out."
         check(hasattr(skills, "imitation"), "skills with imitation() to imitate with", type(skills).__name__, fix)
         return skills.imitation()  # type: ignore[union-attr]
 
     def _seen(self) -> np.ndarray:
-        """The current state as the skills see it."""
+        """The current state for the skills."""
         return self.observe(self.env, self._observation)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
@@ -147,14 +147,14 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         self._observation, info = self.env.reset(seed=seed, options=options)
         if self.skills is not None:
             seen = self._seen()
-            bits = 8 * np.size(seen) if np.asarray(seen).dtype == np.uint8 else np.size(seen)  # bytes may be packed
+            bits = 8 * np.size(seen) if np.asarray(seen).dtype == np.uint8 else np.size(seen)  # may be packed
             fix = "Pass observe= with what the skills were trained on, ram for instance."
             fits = self.skills.state_dim in (bits, np.size(seen))
             check(fits, f"states of {self.skills.state_dim} numbers for the skills", np.size(seen), fix)
         return self._observation, info
 
     def step(self, action):
-        """One action of the environment, or a whole skill."""
+        """Takes one action of the environment, or runs a skill until it ends."""
         check(self._observation is not None, "reset() before step()", "none", "Call reset() first.")
         highest = self.num_primitives + self.num_options - 1
         check(self.action_space.contains(action), f"an action in [0, {highest}]", action)
@@ -166,7 +166,7 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         return self._run(option, frames)
 
     def _run(self, option: int, frames: list[Any]):
-        """A skill from start to end."""
+        """Runs a skill until it ends."""
         rng = self.env.unwrapped.np_random
         total, discount, duration, state = 0.0, 1.0, 0, self._seen()
         while True:
@@ -183,32 +183,32 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         return self._result(total, terminated, truncated, info, option, duration, frames)
 
     def _choice(self, state: np.ndarray, option: int, rng: np.random.Generator) -> tuple[Any, Any]:
-        """What a skill does here, and the belief after it if that is known; the last skill may be to imitate."""
+        """The action of a skill, and the belief after it if the skill is imitation, else ``None``."""
         assert self.skills is not None
         if option == self.skills.num_options:
             return self._imitation.predict(state, self._belief, deterministic=self.deterministic, rng=rng)
         return self.skills.predict(state, option, deterministic=self.deterministic, rng=rng), None
 
     def _ends(self, state: np.ndarray, option: int, rng: np.random.Generator) -> bool:
-        """Whether a skill stops on arriving here, drawn from its termination probability."""
+        """Whether a skill terminates in this state, sampled from its termination probability."""
         assert self.skills is not None
         if option == self.skills.num_options:
             return bool(rng.random() < self._imitation.switch_probability(state, self._belief))
         return self.skills.terminates(state, option, rng=rng)
 
     def _primitive(self, action: Any) -> Any:
-        """An action as the environment counts it."""
+        """The environment's action: with the offset of a Discrete space, or clipped to the bounds of a Box."""
         space = self.env.action_space
         if isinstance(space, spaces.Discrete):
             return int(action) + int(space.start)
         assert isinstance(space, spaces.Box)
         shape = np.shape(action)
         check(shape == space.shape, f"skills whose actions have the shape {space.shape}", shape)
-        # A Gaussian policy knows no bounds; learners of Stable-Baselines3 clip theirs too.
+        # Gaussian policies are unbounded; Stable-Baselines3 clips their actions in the same way.
         return np.clip(action, space.low, space.high).astype(space.dtype)
 
     def _act(self, action: Any, frames: list[Any], belief: Any = None):
-        """One step inside, which also changes the belief about the option that is on, if there is one to imitate."""
+        """One inner step; with ``imitate``, it also updates the belief over the active option."""
         if self._imitation is not None:
             self._belief = self._imitation.update(self._seen(), action, self._belief) if belief is None else belief
         self._observation, reward, terminated, truncated, info = self.env.step(self._primitive(action))

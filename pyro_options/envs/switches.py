@@ -1,4 +1,4 @@
-"""A hall with four switches: a task made of parts that return in other tasks."""
+"""A hall with four switches: tasks that are composed of the same subtasks."""
 
 from collections import deque
 
@@ -12,7 +12,7 @@ from pyro_options.errors import check
 UP, RIGHT, DOWN, LEFT, PRESS = range(5)
 _MOVES = {UP: (-1, 0), RIGHT: (0, 1), DOWN: (1, 0), LEFT: (0, -1)}
 
-#: walls are #, switches are numbered
+#: walls are #, digits are switches
 _MAP = (
     "#########",
     "#       #",
@@ -31,13 +31,13 @@ _SWITCHES = [next((i, j) for i, j in _FREE if _MAP[i][j] == str(k)) for k in ran
 
 
 def _neighbour(place: tuple[int, int], action: int) -> tuple[int, int]:
-    """Where a move leads; walls stop it."""
+    """The place after a move; walls block it."""
     moved = place[0] + _MOVES[action][0], place[1] + _MOVES[action][1]
     return moved if moved in _CELL else place
 
 
 def _distances(goal: tuple[int, int]) -> dict[tuple[int, int], int]:
-    """Steps from every place to ``goal``."""
+    """Shortest-path length from every place to ``goal``."""
     steps, queue = {goal: 0}, deque([goal])
     while queue:
         place = queue.popleft()
@@ -53,20 +53,20 @@ _STEPS_TO_SWITCH = [_distances(place) for place in _SWITCHES]
 
 
 class SwitchesEnv(gym.Env):
-    """Press four switches in the right order, which nobody tells you.
+    """Press switches in a hidden order.
 
-    An agent that moves at random seldom finds two switches in order; one that can go to a switch and press it as a
-    single decision tries orders instead of moves.
+    Random moves rarely press even two switches in order. An agent with skills that go to a switch and press it explores
+    orders instead of moves.
 
     ## Action Space
     ``Discrete(5)``: up, right, down, left, press.
 
     ## Observation Space
-    ``Box`` of zeros and ones: the place of the agent, one-hot; whether the last action pressed a switch, any switch
-    (a click); for each switch whether it is on. The order is hidden.
+    ``Box`` of zeros and ones: the agent's place, one-hot; whether the last action pressed any switch (a click); for
+    each switch whether it is on. The order is not observed.
 
     ## Rewards
-    1 / length of the order for each switch pressed in its turn. Pressing another one does nothing.
+    1 / length of the order for each switch pressed in its turn. Pressing another switch has no effect.
 
     ## Starting State
     A random place, all switches off.
@@ -75,7 +75,7 @@ class SwitchesEnv(gym.Env):
     Terminates when the whole order is pressed, which is a success (``info["is_success"]``); truncated after
     ``max_steps`` actions.
 
-    :param order: switches to press, or how many of them to draw in a new order at each reset
+    :param order: switches to press, or the number of random switches to draw at each reset
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 8}
@@ -110,7 +110,7 @@ class SwitchesEnv(gym.Env):
 
     @property
     def next_switch(self) -> int:
-        """The switch whose turn it is."""
+        """The switch to press next."""
         return self.order[len(self.on)]
 
     def reset(self, *, seed=None, options=None):
@@ -156,9 +156,9 @@ def _picture(place: tuple[int, int], on: list[int], size: int = 16) -> np.ndarra
 
 
 class SwitchesExpert:
-    """Takes a shortest way to each switch in turn. It knows the order, which an observation does not show.
+    """Takes a shortest path to each switch in turn, using the hidden order.
 
-    :param env: the environment that it plays, for the order
+    :param env: the environment to act in; the order is read from it
     """
 
     def __init__(self, env: gym.Env):
@@ -175,11 +175,11 @@ class SwitchesExpert:
 
 
 def agent_space(env: gym.Env, observation: np.ndarray) -> np.ndarray:
-    """What is the same in every task: the place and the click, not the lights. Skills that see no more transfer."""
+    """The observation without the states of the switches: place and click. Skills on it transfer between orders."""
     return observation[:-4]
 
 
 def switches_demonstrations(num_episodes: int = 400, seed: int = 0, epsilon: float = 0.0) -> Trajectories:
-    """Episodes of the expert that press two random switches, which the data do not name, from a random place."""
+    """Episodes in which the expert presses two random switches; states are those of :func:`agent_space`."""
     env = SwitchesEnv(order=2)
     return collect(env, SwitchesExpert(env), num_episodes, seed=seed, epsilon=epsilon, observe=agent_space)

@@ -1,4 +1,4 @@
-"""Many runs with one command, and statistics over their results."""
+"""Grids of runs, and statistics over their results."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Many runs with one command: a grid of jobs over local processes, kept as they finish, resumed where it stopped."""
+"""Runs a grid of jobs in local processes; results are saved as they finish, and finished runs are not repeated."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ from pyro_options.persistence.storage import write_json
 logger = logging.getLogger(__name__)
 
 Job = Callable[..., dict[str, Any]]
-Outcome = dict | Exception  # the result, or what went wrong
+Outcome = dict | Exception  # the result, or why the job failed
 
 PACKAGES = ("pyro-options", "torch", "pyro-ppl", "numpy", "gymnasium", "ale-py")
 
@@ -34,20 +34,20 @@ PACKAGES = ("pyro-options", "torch", "pyro-ppl", "numpy", "gymnasium", "ale-py")
 def run_grid(
     job: Job, grid: Mapping[str, Mapping[str, Any]], path: Path, processes: int = 1, progress: bool = True
 ) -> list[dict]:
-    """Runs ``job(**settings)`` for every entry of a grid that ``path`` does not hold yet.
+    """Runs ``job(**settings)`` for every entry of a grid whose result is not yet in ``path``.
 
-    Each run is on one thread, and is written as soon as it is done: stop with Ctrl-C whenever you like, and the same
-    call goes on. A run that fails does not stop the others; the error comes at the end. The file also has the
-    commands and versions that made its runs::
+    Each run uses one thread, and its result is written as soon as it finishes: after Ctrl-C, the same call resumes. A
+    failed run does not stop the others; its exception is raised at the end. The file also records the commands and
+    package versions that produced its runs::
 
         runs = run_grid(train, {f"seed {s}": {"seed": s} for s in range(10)}, Path("runs.json"), processes=2)
 
-    :param job: a function that other processes can import; returns what JSON can hold
-    :param grid: name of a run -> settings; done in this order
-    :param path: JSON file; runs of other names that it holds are kept
-    :param processes: runs at a time; 1 stays in this process
-    :return: a row for every entry of the grid: ``name``, settings, results, ``processor_seconds``, the names of its
-        ``settings``, and as ``origin`` the place of the command that made it among those of the file
+    :param job: a function that other processes can import; returns JSON values
+    :param grid: name of a run -> its settings; run in this order
+    :param path: JSON file; runs in it that are not in the grid are kept
+    :param processes: runs at a time; 1 runs in this process
+    :return: a row for every entry of the grid: ``name``, settings, results, ``processor_seconds``, ``settings`` (names
+        of the settings) and ``origin`` (index into the file's list of commands)
     """
     check(processes >= 1, "processes >= 1", processes)
     jobs = {name: _plain(settings) for name, settings in grid.items()}
@@ -79,12 +79,12 @@ def run_grid(
 
 
 def read_runs(path: Path) -> list[dict]:
-    """Every run of a file that :func:`run_grid` wrote, as rows."""
+    """The rows of a file that :func:`run_grid` wrote."""
     return _read(path)["runs"]
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as JSON gives them back, to compare like with like."""
+    """Settings after a round trip through JSON, to compare them with those in a file."""
     return json.loads(json.dumps(dict(settings)))
 
 
@@ -104,10 +104,10 @@ def _read(path: Path) -> dict:
 
 
 def _origin(record: dict) -> int:
-    """The place of this command, with its versions, among those that made the runs."""
+    """Index of this command, with its package versions, in the file's ``origins``; appended if it is new."""
     script, *arguments = sys.argv
     script = Path(os.path.relpath(script)).as_posix() if script else ""
-    # where a file lies on this machine says nothing to others
+    # absolute paths mean nothing on other machines
     arguments = [Path(x).name if os.path.isabs(x) else x for x in arguments]
     origin = {
         "command": shlex.join(["python", script, *arguments]),
@@ -145,7 +145,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _outcomes(job: Job, todo: dict[str, dict], processes: int) -> Iterator[tuple[str, Outcome]]:
-    """What becomes of each job, as it ends."""
+    """Name and outcome of each job, as they finish."""
     if processes > 1:
         yield from _parallel(job, todo, processes)
         return
@@ -172,7 +172,7 @@ def _parallel(job: Job, todo: dict[str, dict], processes: int) -> Iterator[tuple
                 yield futures[future], error
             else:
                 raise error
-    except BaseException:  # Ctrl-C, or a caller that wants no more: do not wait for runs that nobody will see
+    except BaseException:  # Ctrl-C, or the caller closed the generator: do not wait for the remaining runs
         for worker in set(multiprocessing.active_children()) - others:
             worker.terminate()
         raise
@@ -181,7 +181,7 @@ def _parallel(job: Job, todo: dict[str, dict], processes: int) -> Iterator[tuple
 
 
 def _start_worker() -> None:
-    """One thread; Ctrl-C is for the parent, whose end, however it comes, is the end of its workers."""
+    """Uses one thread, ignores Ctrl-C (the parent handles it), and exits when the parent does, even if it is killed."""
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

@@ -1,4 +1,4 @@
-"""Few runs, honestly summed up: interquartile means and bootstrap intervals (Agarwal et al., 2021)."""
+"""Statistics over few runs: interquartile means and bootstrap intervals (Agarwal et al., 2021)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ def interquartile_mean(scores: ArrayLike) -> np.ndarray:
     """
     ordered = np.sort(np.asarray(scores, dtype=float), -1)
     check(ordered.shape[-1] >= 1, "at least one score", "none")
-    finite = np.isfinite(ordered)  # NaN would be sorted to the end, as the best of all
+    finite = np.isfinite(ordered)  # NaN sorts to the end, as if it were the best score
     check(bool(finite.all()), "finite scores", ordered[~finite][:1], "Leave failed runs out, and say so.")
     cut = ordered.shape[-1] // 4
     return ordered[..., cut : ordered.shape[-1] - cut].mean(-1)
@@ -32,10 +32,10 @@ def bootstrap_interval(
     num_resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Percentile interval of a statistic over runs, resampled within each task (stratified).
+    """Percentile bootstrap interval of a statistic over runs, stratified: runs are resampled within each task.
 
-    :param scores: ``(runs,)``, or ``(tasks, runs)`` normalized so that tasks compare; the statistic sees all of them
-    :param statistic: of the last axis, ``(resamples, scores)`` to ``(resamples,)``
+    :param scores: ``(runs,)``, or ``(tasks, runs)`` on a common scale; the statistic is over all of them
+    :param statistic: reduces the last axis, ``(resamples, scores)`` to ``(resamples,)``
     """
     table = np.atleast_2d(np.asarray(scores, dtype=float))  # (tasks, runs)
     check(0 < confidence < 1, "confidence in (0, 1)", confidence)
@@ -51,7 +51,7 @@ def bootstrap_interval(
 
 @dataclass(frozen=True)
 class Band:
-    """Runs of one arm on a common axis."""
+    """Interquartile mean and confidence interval of several curves on a common axis."""
 
     x: np.ndarray  # (points,)
     center: np.ndarray  # (points,) interquartile mean
@@ -60,10 +60,10 @@ class Band:
 
 
 def curve_band(xs: Sequence[ArrayLike], ys: Sequence[ArrayLike], num_points: int = 100, **options) -> Band:
-    """Curves of several runs, interpolated to where all of them have values, then summed up at each point.
+    """Interquartile mean and bootstrap interval of several curves, at ``num_points`` points of their common range.
 
-    :param xs: one increasing axis per run
-    :param ys: values of each run
+    :param xs: increasing x values of each run; curves are interpolated linearly
+    :param ys: y values of each run
     :param options: for :func:`bootstrap_interval`
     """
     check(len(xs) == len(ys) >= 1, "as many axes as curves", (len(xs), len(ys)))

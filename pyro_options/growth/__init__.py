@@ -1,4 +1,4 @@
-"""Changing the number of components: when (rules), how (births, removals), and the surgery itself (resizing)."""
+"""Changing the number of components: when (rules), how (births, removals), and the change of shapes (resizing)."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""How a new component starts."""
+"""Births: how the parameters of a new component are initialized."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,14 +13,14 @@ from .scene import Newborns
 
 
 class Birth(Protocol):
-    """Prepares new components."""
+    """Initializes components that have just been added."""
 
     def __call__(self, newborns: Newborns) -> None: ...
 
 
 @dataclass(frozen=True)
 class RandomBirth:
-    """The paper's way: a new component keeps its random initial values."""
+    """A new component keeps its random initial values, as in the paper."""
 
     def __call__(self, newborns):
         return None
@@ -30,12 +30,12 @@ class RandomBirth:
 class SplitBirth:
     """A new component starts as a noisy copy of one of the most used ones, in the model and in the guide.
 
-    Its data then divide between the two, which keeps usage even: a rule that looks at the least used component is not
-    held up by one that won a single cluster.
+    The two then divide the data of the original, which keeps usage even: a rule that looks at the least used component
+    is not blocked by one that covers a single cluster.
 
-    :param noise: how much of the random initial values to keep on top of the copy
-    :param halve: whether the two share the weight of the one, which without noise leaves the likelihood as it was;
-        otherwise a new component takes its weight from the mass that nobody has yet
+    :param noise: factor on the random initial values that are added to the copy
+    :param halve: divide the weight of the original between the two, which without noise leaves the likelihood
+        unchanged; otherwise a new component takes its weight from the unassigned mass
     """
 
     noise: float = 0.5
@@ -59,18 +59,18 @@ class SplitBirth:
 
 @dataclass(frozen=True)
 class DataBirth:
-    """Fits a new component to the rows of data that the model explains worst.
+    """Fits a new component to the rows with the lowest log-likelihood, by maximizing it over the new parameters alone.
 
-    First to a single one of them, as if the new component had to explain it alone: a component that starts as a little
-    of everything has no data of its own, and never gets any. Then to a random half of the worst-explained ``share`` of
-    the rows (at most ``max_rows``), beside the other components, which stay as they are. What is maximized is the exact
-    log-likelihood over the parameters of the new component; the other rows are left for a rule to judge it by.
+    First to a single row, with almost all the weight on the new component: one that starts close to the average of the
+    data would get little responsibility for any row and never specialize. Then to a random half of the ``share`` of
+    rows with the lowest log-likelihood (at most ``max_rows``), as part of the mixture with the other components, which
+    are held fixed. The rows not used here are left to the rule, which evaluates the birth on them.
 
-    :param share: fraction of the rows to look at, by default one part in the number of components
-    :param max_rows: rows to fit at most
-    :param seed_steps: Adam steps on a single row
-    :param steps: Adam steps on the many
-    :param learning_rate: of those steps
+    :param share: fraction of the rows to consider, by default 1 / (K + 1)
+    :param max_rows: the most rows to fit
+    :param seed_steps: Adam steps on the single row
+    :param steps: Adam steps on the rows of the second fit
+    :param learning_rate: of both
     """
 
     share: float | None = None

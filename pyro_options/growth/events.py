@@ -1,4 +1,4 @@
-"""What growth did, check by check."""
+"""Records of growth checks and of the moves they tried."""
 
 import math
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from .verdict import Verdict
 
 @dataclass(frozen=True)
 class Move:
-    """One change that was tried."""
+    """One proposed change of K and its verdict."""
 
     kind: str  # birth, prune or merge
-    components: tuple[int, ...]  # those born, in the new numbering, or those to go, in the old one
+    components: tuple[int, ...]  # a birth: indices after the move; a removal: indices before it
     verdict: Verdict
 
 
 @dataclass(frozen=True)
 class GrowthEvent:
-    """One check: what was seen, what was tried and what was done."""
+    """One growth check: the usage it was based on and the moves it tried, accepted or not."""
 
     time: int
     usage: Usage
@@ -41,7 +41,7 @@ class GrowthEvent:
         return self._count(False)
 
     def tally(self) -> dict[str, int]:
-        """How many components were born, refused at birth, pruned and merged, for pictures."""
+        """Numbers of components born, refused, pruned and merged, for plots."""
         counts = dict.fromkeys(("birth", "refusal", "prune", "merge"), 0)
         for move in self.moves:
             if move.verdict.accepted:
@@ -51,7 +51,7 @@ class GrowthEvent:
         return counts
 
     def to_dict(self) -> dict:
-        """Plain numbers, for JSON; what was not measured is ``None``."""
+        """Plain numbers for JSON; a gain or an error that was not measured is ``None``."""
         return {
             "time": self.time,
             "likelihood_usage": self.usage.likelihood.tolist(),

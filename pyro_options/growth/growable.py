@@ -1,8 +1,9 @@
-"""Layers with K interchangeable components, and the one way to change K.
+"""Layers with K interchangeable components.
 
-A growable layer names, for each parameter, the axis that counts components. :func:`resize` is the only code that
-changes a shape: it keeps some components in a given order and appends fresh ones, inside the *same* ``nn.Parameter``
-objects, so optimizers, Pyro's param store and a user's own references never point at a stale tensor.
+A growable layer names, for each of its parameters, the axis that indexes components.
+:func:`~pyro_options.growth.resize` is the only code that changes shapes: it keeps some components in a given order and
+appends fresh ones, inside the *same* ``nn.Parameter`` objects, so optimizers, Pyro's param store and a user's own
+references never point at a stale tensor.
 """
 
 import math
@@ -19,10 +20,10 @@ from .contracts import GrowableLayer, fulfills
 class Growable:
     """Mixin for an ``nn.Module`` with components along one axis of some parameters: a :class:`GrowableLayer`."""
 
-    #: parameter or buffer name -> axis that counts components
+    #: parameter or buffer name -> axis that indexes components
     component_axes: dict[str, int]
 
-    #: tensors that all components have in common and that a move may change: undone with it
+    #: names of tensors without that axis which a move may change; restored when the move is undone
     shared: tuple[str, ...] = ()
 
     @property
@@ -32,7 +33,7 @@ class Growable:
         return getattr(self, name).shape[axis]
 
     def fresh(self, name: str, count: int) -> Tensor:
-        """Initial values of ``count`` new components of tensor ``name``; zeros unless a layer knows better."""
+        """Initial values of ``count`` new components of tensor ``name``; zeros unless overridden."""
         tensor, axis = getattr(self, name), self.component_axes[name]
         return tensor.new_zeros([count if d == axis else size for d, size in enumerate(tensor.shape)])
 
@@ -41,24 +42,24 @@ class Growable:
         return {name: getattr(self, name).index_select(axis, keep) for name, axis in self.component_axes.items()}
 
     def inherit(self, child: int, parent: int, noise: float) -> None:
-        """Turns a fresh component into a copy of another, plus ``noise`` times what it was."""
+        """Sets the fresh component ``child`` to ``parent`` plus ``noise`` times its own initial value."""
         for name, axis in self.component_axes.items():
             tensor = getattr(self, name)
             row = tensor.data.select(axis, child)
             row.mul_(noise).add_(tensor.data.select(axis, parent))
 
     def blend(self, heir: int, other: int, share: float) -> None:
-        """Turns a component into ``share`` of itself and the rest of another."""
+        """Sets the component ``heir`` to ``share * heir + (1 - share) * other``."""
         for name, axis in self.component_axes.items():
             tensor = getattr(self, name)
             tensor.data.select(axis, heir).lerp_(tensor.data.select(axis, other), 1 - share)
 
     def reweight(self, log_weights: Tensor) -> None:
-        """Takes new weights of the components, relative to each other. Only layers that hold weights do anything."""
+        """Sets new relative weights ``(K,)``; a no-op unless the layer holds weights."""
 
 
 class GrowableHeads(Growable, nn.Module):
-    """One linear map per component, ``(..., in) -> (..., K, out)``, computed as a single product."""
+    """One linear map per component, ``(..., in) -> (..., K, out)``, computed as a single matrix product."""
 
     component_axes = {"weight": 0, "bias": 0}
 
@@ -82,7 +83,7 @@ class GrowableHeads(Growable, nn.Module):
 
 
 class GrowableInput(Growable, nn.Module):
-    """A linear map from component space without bias, ``(..., K) -> (..., out)``. New columns start at zero."""
+    """A linear map without bias from vectors over components, ``(..., K) -> (..., out)``; new columns start at zero."""
 
     component_axes = {"weight": 1}
 

@@ -1,4 +1,4 @@
-"""When a component goes: nothing is lost without it, or another can do its work."""
+"""Removals: prune a component that the others can replace, or merge two into one."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,14 +17,14 @@ from .verdict import Verdict
 
 
 class Removal(Protocol):
-    """Looks for a component to remove, removes it if its judge agrees, and leaves everything alone otherwise."""
+    """Tries components, removes those that pass its test, and undoes the other attempts bit for bit."""
 
     def __call__(self, scene: Scene, optimizer=None) -> list[Move]:
-        """:returns: what was tried"""
+        """:returns: the moves that were tried, accepted or not"""
 
 
 def _without(log_weights: Tensor, gone: int) -> Tensor:
-    """The same weights without one component, as good as zero."""
+    """The same log weights with that of one component set to :data:`ABSENT`."""
     return log_weights.index_fill(0, torch.tensor(gone, device=log_weights.device), ABSENT)
 
 
@@ -34,16 +34,16 @@ def _kept(log_weights: Tensor, gone: list[int]) -> Tensor:
 
 @dataclass(frozen=True)
 class _Judged:
-    """What prune and merge share: whom they try, and how much a removal may cost.
+    """The order of candidates and the acceptance test that prune and merge have in common.
 
-    A removal is accepted if the average log-likelihood of the rows, with the weights at their best, falls by less than
-    ``noise`` standard errors, or that of all the data by less than ``tolerance``. Both ask for less than a birth must
-    bring, so that what was born for a reason is not removed for the lack of one.
+    A removal is accepted if the average log-likelihood of the rows, with the weights refitted by EM, falls by less than
+    ``noise`` standard errors, or the total over all the data by less than ``tolerance``. The defaults are below the
+    thresholds of :class:`~pyro_options.growth.EvidenceRule`, so that a birth it accepted is not removed right away.
 
-    :param noise: standard errors of the loss that count as none
-    :param tolerance: nats lost by all the data together that count as none
-    :param candidates: components to try at each check, the cheapest to replace first
-    :param max_rows: rows to judge by at most
+    :param noise: standard errors of the loss that are tolerated
+    :param tolerance: nats that all the data together may lose
+    :param candidates: components to try at each check, those with the lowest replacement cost first
+    :param max_rows: the most rows to evaluate
     """
 
     noise: float = 1.0
@@ -58,7 +58,7 @@ class _Judged:
         check(self.max_rows >= 2, "max_rows >= 2", self.max_rows)
 
     def _pairs(self, scene: Scene) -> list[tuple[int, int]]:
-        """Components that cost least to replace, each with the one that would take over."""
+        """Components with the lowest replacement cost, each with the component that would replace it."""
         cost, heir = scene.usage.replacement_cost().min(-1)
         return [(i, int(heir[i])) for i in cost.argsort()[: self.candidates].tolist()]
 
@@ -68,10 +68,10 @@ class _Judged:
 
 @dataclass(frozen=True)
 class Prune(_Judged):
-    """Removes components that explain nothing which the others, with better weights, would not explain as well.
+    """Removes components whose data the others, with refitted weights, explain as well.
 
-    One after the other, the cheapest to replace first, until ``candidates`` of them may not go; what all of them cost
-    together is what counts.
+    One after the other, by increasing replacement cost, until ``candidates`` of them were refused. The loss is measured
+    against the model before the first removal, so the cumulative loss is bounded.
     """
 
     def __call__(self, scene, optimizer=None):
@@ -98,13 +98,13 @@ class Prune(_Judged):
 
 @dataclass(frozen=True)
 class Merge(_Judged):
-    """Lets one component take over the work of another: the average of both, fitted to the data of both.
+    """Replaces two components by one: their weighted average, fitted to the data.
 
-    Finds what :class:`Prune` cannot: two halves of one cluster, neither of which would do without the other.
+    Finds what :class:`Prune` cannot: two components that cover one half of a cluster each.
 
     :param steps: Adam steps of the fit
     :param learning_rate: of those steps
-    :param fit_rows: rows to fit at most
+    :param fit_rows: the most rows to fit
     """
 
     steps: int = 50
@@ -134,7 +134,7 @@ class Merge(_Judged):
         return tried
 
     def _join(self, scene: Scene, weights: Tensor, gone: int, heir: int) -> Tensor:
-        """Lets ``heir`` do the work of both; returns the weights without the one that is to go."""
+        """Fits ``heir`` to replace both; returns the log weights with ``gone`` set to :data:`ABSENT`."""
         share = float(scene.usage.posterior[heir] / scene.usage.posterior[[heir, gone]].sum().clamp(min=1e-12))
         for layer in growables(scene.modules):
             layer.blend(heir, gone, share)

@@ -1,4 +1,4 @@
-"""The only code that changes the number of components of a model and its guide."""
+"""Resizing of all growable layers, in place: the only code that changes the number of components."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +13,7 @@ from .growable import Growable, growables
 
 
 def optimizers_of(optimizer: Optimizer | PyroOptim | None, parameter: nn.Parameter) -> list[Optimizer]:
-    """The torch optimizers that hold a state for ``parameter``; Pyro keeps one for each."""
+    """The torch optimizers that hold a state for ``parameter``; a ``PyroOptim`` has one optimizer per parameter."""
     if optimizer is None:
         return []
     if isinstance(optimizer, PyroOptim):
@@ -25,10 +25,11 @@ def optimizers_of(optimizer: Optimizer | PyroOptim | None, parameter: nn.Paramet
 
 
 def _resize_state(state: dict, old: Tensor, axis: int, keep: Tensor, fresh_shape: torch.Size) -> None:
-    """Carries an optimizer's state over: moments move with their entries.
+    """Resizes an optimizer's state with its parameter: every kept entry keeps its moments.
 
-    First moments of new entries start at zero. Second moments start at the mean of the old ones: zero would make the
-    first steps of a new component several times too long, since the step count that corrects Adam's bias is shared.
+    First moments of new entries start at zero. Second moments start at the mean of the old ones: all entries share
+    Adam's step count, so the bias of a zero would not be corrected, and the first steps of a new component would be
+    several times too long.
     """
     for name, value in state.items():
         if not isinstance(value, Tensor) or value.shape != old.shape:
@@ -40,10 +41,11 @@ def _resize_state(state: dict, old: Tensor, axis: int, keep: Tensor, fresh_shape
 
 
 def set_data(tensor: Tensor, value: Tensor) -> None:
-    """Puts a value of another shape into the same tensor object.
+    """Assigns a value of another shape to the same tensor object.
 
-    A graph of an earlier loss may still be alive somewhere, and with it the node that accumulates the gradient of this
-    tensor in its old shape, which autograd would use again without a word. It makes a new one when the type changes.
+    If the graph of an earlier loss is still alive, so is its ``AccumulateGrad`` node for this tensor, which expects
+    gradients of the old shape and which autograd would silently reuse. Changing the dtype in between makes autograd
+    create a new node.
     """
     other = torch.float32 if tensor.dtype == torch.float64 else torch.float64
     tensor.data = tensor.data.to(other)
@@ -64,7 +66,7 @@ def _resize_layer(layer: Growable, index: Tensor, kept, num_new: int, optimizer)
 def num_components(modules: Iterable[nn.Module]) -> int:
     """The common number of components of every growable layer in ``modules``."""
     counts = {layer.num_components for layer in growables(modules)}
-    check(len(counts) > 0, "at least one growable layer", "none", "Build the model from pyro_options.nn layers.")
+    check(len(counts) > 0, "at least one growable layer", "none", "Build the model from layers of pyro_options.growth.")
     check(len(counts) == 1, "all growable layers to have the same number of components", sorted(counts))
     return counts.pop()
 
@@ -78,7 +80,7 @@ def resize(
     """Keeps the components ``keep``, in that order, and appends ``num_new`` fresh ones.
 
     Parameters change shape in place: the same ``nn.Parameter`` objects stay in the modules, the optimizer and Pyro's
-    param store, and the optimizer's moments move with the entries they belong to. Call it between steps.
+    param store, and the optimizer's moments are resized with them. Call it between optimizer steps.
 
     :param modules: usually ``[model, guide]``
     :param optimizer: the torch or Pyro optimizer that trains them
@@ -92,7 +94,7 @@ def resize(
     )
     plan = []
     with torch.no_grad():
-        for layer in growables(modules):  # a layer that refuses must do so before any other has changed
+        for layer in growables(modules):  # a layer that raises must do so before any other has changed
             device = getattr(layer, next(iter(layer.component_axes))).device
             index = torch.tensor(keep, dtype=torch.long, device=device)
             plan.append((layer, index, layer.rearranged(index)))
@@ -101,14 +103,14 @@ def resize(
 
 
 def grow(modules: Iterable[nn.Module], count: int = 1, optimizer=None) -> None:
-    """Appends ``count`` fresh components; the others, and their weights, stay what they are."""
+    """Appends ``count`` fresh components; the others and their weights do not change."""
     modules = list(modules)
     check(count >= 1, "count >= 1", count)
     resize(modules, range(num_components(modules)), count, optimizer)
 
 
 def prune(modules: Iterable[nn.Module], index: Iterable[int], optimizer=None) -> None:
-    """Removes the components in ``index``; the mass they had goes to components not yet born."""
+    """Removes the components in ``index``; their mass becomes unassigned."""
     modules, gone = list(modules), set(index)
     K = num_components(modules)
     check(all(0 <= k < K for k in gone), f"indices in [0, {K - 1}]", sorted(gone))
@@ -116,7 +118,7 @@ def prune(modules: Iterable[nn.Module], index: Iterable[int], optimizer=None) ->
 
 
 def merge(modules: Iterable[nn.Module], heir: int, gone: int, share: float = 0.5, optimizer=None) -> None:
-    """Makes one component of two, with the mass of both: ``share`` of the heir and the rest of the one that goes."""
+    """Merges two components into one, ``share * heir + (1 - share) * gone``, with the mass of both."""
     modules = list(modules)
     K = num_components(modules)
     check(heir != gone and all(0 <= k < K for k in (heir, gone)), f"two components in [0, {K - 1}]", (heir, gone))
@@ -136,9 +138,9 @@ def permute(modules: Iterable[nn.Module], order: Sequence[int], optimizer=None) 
 
 @torch.no_grad()
 def reweight(modules: Iterable[nn.Module], log_weights: Tensor) -> None:
-    """Gives the components new weights, relative to each other; mass that nobody has stays what it is.
+    """Sets the relative weights of the components; the unassigned mass does not change.
 
-    :param log_weights: ``(K,)``
+    :param log_weights: ``(K,)``, normalized here
     """
     modules = list(modules)
     check(len(log_weights) == num_components(modules), f"{num_components(modules)} weights", len(log_weights))

@@ -1,4 +1,4 @@
-"""When to grow: propose births from how components explain the data, and accept or refuse what came of them."""
+"""Rules: propose births from the usage of components, and accept or refuse each birth."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,20 +11,20 @@ from .verdict import Verdict
 
 
 class Rule(Protocol):
-    """Plans births and judges them."""
+    """Proposes births and accepts or refuses them."""
 
     def propose(self, usage: Usage) -> int:
-        """:returns: the number of births, 0 to leave things as they are"""
+        """:returns: the number of components to add, 0 for none"""
 
     def accept(self, newborns: Newborns) -> Verdict:
-        """Whether to keep new components; a refused birth is undone exactly."""
+        """Whether to keep the new components; a refused birth is undone bit for bit."""
 
 
 @dataclass(frozen=True)
 class UsageRule:
-    """The paper's rule: add a component when none of the K is used by less than δ / K of the data.
+    """The paper's rule: add a component unless one of the K has a usage below δ / K.
 
-    It has a known weak spot: usage of 0.76 and 0.24 at K = 2, δ = 0.5 stops growth for good.
+    Known weakness: usage of 0.76 and 0.24 at K = 2, δ = 0.5 stops growth for good.
 
     >>> import torch
     >>> even, uneven = torch.tensor([0.5, 0.5]), torch.tensor([0.76, 0.24])
@@ -32,8 +32,9 @@ class UsageRule:
     [1, 0]
 
     :param delta: δ in (0, 1)
-    :param measure: ``"likelihood"`` counts the data that a component makes most likely, as the paper does;
-        ``"posterior"`` sums responsibilities, which also know the weights and what came before and after
+    :param measure: ``"likelihood"``, as in the paper, is the share of data points whose likelihood is highest under a
+        component; ``"posterior"`` is its average responsibility, which also depends on the weights and on the other
+        data points of a sequence
     """
 
     delta: float = 0.5
@@ -44,7 +45,7 @@ class UsageRule:
         check(self.measure in ("likelihood", "posterior"), 'measure "likelihood" or "posterior"', repr(self.measure))
 
     def propose(self, usage: Usage) -> int:
-        """One birth unless a component is used by less than δ / K."""
+        """One birth unless a component has a usage below δ / K."""
         share = getattr(usage, self.measure)
         return 0 if bool((share < self.delta / len(share)).any()) else 1
 
@@ -55,15 +56,15 @@ class UsageRule:
 
 @dataclass(frozen=True)
 class EvidenceRule:
-    """Proposes a birth at every check and keeps it when the log-likelihood of other data says so.
+    """Proposes a birth at every check and accepts it if the log-likelihood of data it was not fitted to increases.
 
-    The new component is judged on rows that its birth did not look at, or on held-out rows if there are any, with the
-    weights at their best both without it and with it. The average gain must exceed ``noise`` standard errors and
-    ``min_gain``.
+    The log-likelihood is that of rows not used by the birth, or of held-out rows if there are any, with the weights
+    refitted by EM both without and with the new component. The average gain must exceed ``noise`` standard errors, and
+    the total over all the data ``min_gain``.
 
-    :param noise: standard errors of the gain that a birth must beat
-    :param min_gain: nats that a birth must bring to all the data together
-    :param max_rows: rows to judge by at most
+    :param noise: standard errors that the average gain must exceed
+    :param min_gain: nats that all the data together must gain
+    :param max_rows: the most rows to evaluate
     """
 
     noise: float = 3.0
@@ -80,7 +81,7 @@ class EvidenceRule:
         return 1
 
     def accept(self, newborns: Newborns) -> Verdict:
-        """Keeps births that others than their own data ask for."""
+        """Accepts a birth that raises the log-likelihood of rows it was not fitted to."""
         rows = newborns.judged(self.max_rows)
         if len(rows) < 2:
             return Verdict(False)
@@ -94,12 +95,12 @@ class EvidenceRule:
 
 @dataclass(frozen=True)
 class TrialRule:
-    """Lets new components train before they are judged: keeps births, and leaves it to a removal to undo them.
+    """Accepts births without a test: new components are trained, and a removal deletes superfluous ones later.
 
-    For data whose components overlap, where what a component is worth shows only after all have adapted to it. Goes
-    with :class:`~pyro_options.growth.Prune` and held-out rows.
+    For data whose components overlap, where the gain from a component shows only after all of them have adapted to it.
+    Use it with :class:`~pyro_options.growth.Prune` and held-out rows.
 
-    :param rate: births as a share of the components there are, at least one
+    :param rate: number of births as a multiple of K; at least one birth
     """
 
     rate: float = 1.0
@@ -108,23 +109,23 @@ class TrialRule:
         check(self.rate > 0, "rate > 0", self.rate)
 
     def propose(self, usage: Usage) -> int:
-        """More by a share of those there are."""
+        """``rate`` times K births, at least one."""
         return max(1, round(self.rate * usage.num_components))
 
     def accept(self, newborns: Newborns) -> Verdict:
-        """Keeps births for a removal to undo, which takes two rows to judge by; fewer would let K grow for ever."""
+        """Accepts births if there are the two rows that a removal needs to undo them: else K would only grow."""
         judges = newborns.data if newborns.held_out is None else newborns.held_out
         return Verdict(judges is None or len(judges) >= 2)
 
 
 @dataclass(frozen=True)
 class Never:
-    """Keeps K as it is."""
+    """Keeps K fixed."""
 
     def propose(self, usage: Usage) -> int:
-        """None."""
+        """No birth."""
         return 0
 
     def accept(self, newborns: Newborns) -> Verdict:
-        """Nothing to refuse."""
+        """Never called, since nothing is proposed."""
         return Verdict(True)

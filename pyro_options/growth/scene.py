@@ -1,4 +1,4 @@
-"""What a move and its judge may look at."""
+"""What births, removals and rules can access: modules, data, and the likelihood of rows under given weights."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,26 +16,26 @@ from .growable import growables
 from .resizing import num_components
 from .usage import Usage
 
-#: log weight of a component that is not there: finite, since kernels divide by what it becomes
+#: log weight of a component that is switched off; finite, because ``logaddexp`` of infinities has NaN gradients
 ABSENT = -70.0
 
-#: mass that trial weights leave to nobody, so that a model may take them as sticks, of which the last is not one
+#: mass that trial weights leave unassigned, so that a model can convert them to sticks: the last stick stays below one
 LEFT = 1e-4
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Modules, data, and the exact likelihood of each row of data under any weights.
+    """The modules to resize, their data, and the log-likelihood of each row under any weights.
 
-    :param modules: everything that grows
-    :param usage: what was observed
+    :param modules: modules with growable layers, usually ``[model, guide]``
+    :param usage: usage of the components at this check
     :param site: the observed site
     :param log_weights: mean log weights of the components ``(K,)``
-    :param model: ``model(rows, log_weights)`` runs the model with its latent sites summed out under given weights; any
-        per-row bound will do, noisy or not
-    :param data: all the rows, with a length and indexable by a tensor of indices
-    :param held_out: rows to judge moves by; by default those of ``data`` that the move has not looked at
-    :param batch_size: rows to look at together
+    :param model: ``model(rows, log_weights)`` runs the model under given weights with its latent sites summed out; a
+        lower bound per row, even a stochastic one, works as well
+    :param data: all the rows; has a length and can be indexed by a tensor of indices
+    :param held_out: rows on which moves are evaluated; by default those of ``data`` that the move was not fitted to
+    :param batch_size: rows to evaluate at a time
     """
 
     modules: Sequence[nn.Module]
@@ -48,7 +48,7 @@ class Scene:
     batch_size: int = 128
 
     def without(self, gone: Sequence[int]) -> "Scene":
-        """The same after these components were removed from the modules."""
+        """The same scene without the components ``gone``, which were removed from the modules."""
         if not gone:
             return self
         keep = [k for k in range(self.usage.num_components) if k not in gone]
@@ -56,21 +56,24 @@ class Scene:
         return replace(self, usage=self.usage.without(list(gone)), log_weights=weights)
 
     def require_data(self) -> Tensor:
-        """The mean log weights, if everything is there that it takes to look at data."""
+        """The mean log weights; an error unless model, data and weights were given."""
         given = self.model is not None and self.data is not None and self.log_weights is not None
         check(given, "a model, data and weights to look at", "none", "Give them to GrowthMessenger.step.")
         assert self.log_weights is not None
         return self.log_weights
 
     def observed(self, rows: Any, log_weights: Tensor) -> tuple[Any, Any]:
-        """Distribution and value of the observed site, for these rows under these weights, which sum to one."""
+        """Distribution and value of the observed site for these rows.
+
+        :param log_weights: ``(K,)``, of weights that sum to one; scaled here to leave ``LEFT`` unassigned
+        """
         assert self.model is not None
         weights = log_weights + math.log1p(-LEFT)
         node = poutine.trace(lambda: self.model(rows, weights)).get_trace().nodes[self.site]
         return fulfills(node["fn"], ComponentLikelihood, f"the distribution of site {self.site!r}"), node["value"]
 
     def judged(self, max_rows: int) -> Any:
-        """A random sample of the rows by which to judge a move."""
+        """At most ``max_rows`` rows on which to evaluate a move, at random."""
         if self.held_out is not None:
             return self.sample(self.held_out, range(len(self.held_out)), max_rows)
         return self.sample(self.data, self.unseen_rows(), max_rows)
@@ -83,11 +86,11 @@ class Scene:
         return data[index.to(self.require_data().device)]
 
     def unseen_rows(self) -> Sequence[int]:
-        """Rows of the data that no move has fitted."""
+        """Indices of the rows that no move was fitted to."""
         return range(len(self.data))
 
     def likelihood(self, rows: Any) -> "RowLikelihood":
-        """The log-likelihood of these rows as a function of the weights, the components being what they are now."""
+        """The log-likelihood of these rows as a function of the weights, with the components as they are now."""
         return RowLikelihood(self, rows)
 
     def fit(self, index: Sequence[int], rows: Any, log_weights: Tensor, steps: int, learning_rate: float) -> None:
@@ -119,10 +122,10 @@ def _even(scene: Scene) -> Tensor:
 
 
 class RowLikelihood:
-    """The log-likelihood of each of some rows as a function of the weights alone.
+    """The log-likelihood of each of some rows as a function of the weights.
 
-    What does not depend on the weights is computed once, if the distribution of the observed site is
-    :class:`~pyro_options.growth.Weighable`; the model is run again for each call otherwise.
+    If the distribution of the observed site is :class:`~pyro_options.growth.Weighable`, everything that does not depend
+    on the weights is computed once; otherwise each call runs the model.
     """
 
     def __init__(self, scene: Scene, rows: Any):
@@ -146,14 +149,14 @@ class RowLikelihood:
 
     @torch.no_grad()
     def __call__(self, log_weights: Tensor) -> Tensor:
-        """``(rows,)``"""
+        """Log-likelihoods ``(rows,)``."""
         return torch.cat([part(log_weights) for part in self._parts])
 
     def refit(self, log_weights: Tensor, steps: int = 5) -> Tensor:
-        """Log weights after steps of expectation maximization.
+        """Log weights ``(K,)`` after ``steps`` of expectation maximization over the weights.
 
-        The gradient of the log-likelihood by a log weight is the expected number of times that its component is drawn,
-        so this needs no more of a model than its likelihood. What is :data:`ABSENT` stays so.
+        The gradient of the log-likelihood with respect to a log weight is the expected number of times that the
+        component is drawn, so the E-step needs the likelihood alone. Components that are :data:`ABSENT` stay absent.
         """
         absent = log_weights <= ABSENT
         for _ in range(steps):
@@ -167,17 +170,17 @@ class RowLikelihood:
 
 @dataclass(frozen=True)
 class Newborns(Scene):
-    """A scene into which :func:`~pyro_options.growth.grow` has just brought new components.
+    """A scene to whose modules :func:`~pyro_options.growth.grow` has just added components.
 
-    ``log_weights`` and ``usage`` are of the components that were there before.
+    ``log_weights`` and ``usage`` are those of the components before the birth.
     """
 
-    index: Sequence[int] = ()  # the new components
-    used_rows: set[int] = field(default_factory=set)  # rows that their birth has looked at
-    notes: dict[str, Tensor] = field(default_factory=dict)  # what their birth has found out, for a judge that asks
+    index: Sequence[int] = ()  # indices of the new components
+    used_rows: set[int] = field(default_factory=set)  # rows that the birth was fitted to
+    notes: dict[str, Tensor] = field(default_factory=dict)  # results of the birth that the rule may reuse
 
     def trial_weights(self, share: float) -> Tensor:
-        """Log weights with ``share`` for the new components together and the rest for those that were there."""
+        """Log weights with a total of ``share`` for the new components and the rest for the old ones."""
         old = torch.log_softmax(self.require_data(), -1)
         each = ABSENT if share == 0 else math.log(share / len(self.index))
         return torch.cat([old + math.log1p(-share), old.new_full((len(self.index),), each)])

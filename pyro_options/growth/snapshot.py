@@ -1,4 +1,4 @@
-"""Undo a move, bit for bit."""
+"""Snapshots of growable layers and their optimizer state, to undo a move bit for bit."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from .resizing import optimizers_of, set_data
 
 
 class Snapshot:
-    """The tensors of growable layers, with what components share, and what the optimizer keeps about them.
+    """Copies of the tensors of growable layers, those in ``shared`` included, with gradients and optimizer state.
 
     :param modules: usually ``[model, guide]``
     :param optimizer: the torch or Pyro optimizer that trains them
@@ -31,7 +31,7 @@ class Snapshot:
                     self._states.append((state, copy))
 
     def restore(self) -> None:
-        """Puts everything back as it was."""
+        """Restores tensors, gradients and optimizer state."""
         for tensor, value, grad in self._values:
             set_data(tensor, value)
             tensor.grad = grad

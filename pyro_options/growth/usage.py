@@ -1,4 +1,4 @@
-"""What growth is decided on."""
+"""Usage of components: the statistics on which growth decides."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Usage:
-    """How components explain a data set."""
+    """Usage of each component on a data set."""
 
-    likelihood: Tensor  # (K,) fraction of data points that component k makes most likely: U(h) of the paper
+    likelihood: Tensor  # (K,) fraction of data points whose likelihood is highest under k: U(h) of the paper
     posterior: Tensor  # (K,) average responsibility of component k
     num_points: int
-    explained: Tensor | None = None  # (K, K) average of responsibility of i times log-likelihood under j
+    explained: Tensor | None = None  # (K, K) average over data points of responsibility of i * log-likelihood under j
 
     @property
     def num_components(self) -> int:
@@ -21,13 +21,13 @@ class Usage:
         return len(self.likelihood)
 
     def replacement_cost(self) -> Tensor:
-        """``(K, K)`` nats per data point lost if j took over all that i explains; infinite on the diagonal."""
+        """``(K, K)`` nats per data point lost if j replaced i on the data of i; infinite on the diagonal."""
         assert self.explained is not None
         cost = self.explained.diagonal().unsqueeze(-1) - self.explained
         return cost.masked_fill(torch.eye(len(cost), dtype=torch.bool), torch.inf)
 
     def without(self, gone: list[int]) -> "Usage":
-        """The usage of the components that are left, their shares scaled to what they were together."""
+        """The usage of the remaining components, renormalized to sum to one."""
         keep = [k for k in range(self.num_components) if k not in gone]
         likelihood, posterior = (
             share[keep] / share[keep].sum().clamp(min=1e-12) for share in (self.likelihood, self.posterior)

@@ -1,4 +1,4 @@
-"""Pyro handlers, one a file: sum out, temper, regularize, observe, grow."""
+"""Pyro effect handlers that sum out latents, set temperatures, regularize, observe usage, and grow."""
 
 from .collapse import CollapseMessenger, collapse
 from .entropy import EntropyMessenger, entropy_bonus, usage_entropy

@@ -1,4 +1,4 @@
-"""Sum a latent site out of a model."""
+"""A handler that sums latent sites out of a model."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,11 +9,11 @@ from pyro_options.growth.contracts import CollapsibleModel, Marginalizable, fulf
 
 
 class CollapseMessenger(Messenger):
-    """Hides a latent site and gives its observed site the marginal likelihood instead.
+    """Removes a latent site from the trace and replaces the distribution of its observed site by the marginal.
 
-    The model gets the latent's distribution, a :class:`~pyro_options.growth.Marginalizable`, in place of its value.
+    The model receives the latent's distribution, a :class:`~pyro_options.growth.Marginalizable`, as its value.
 
-    :param sites: latent site -> the site that absorbs it, which may be a latent one that is summed out in turn
+    :param sites: latent site -> the site that absorbs it, which may be a latent site that is summed out in turn
     """
 
     def __init__(self, sites: Mapping[str, str]):
@@ -33,7 +33,8 @@ class CollapseMessenger(Messenger):
 def collapse(model: Callable, sites: Mapping[str, str] | None = None) -> Callable:
     """``model`` with latent sites summed out.
 
-    :param sites: latent site -> the site that absorbs it; by default the model's ``latents``, all that can be
+    :param sites: latent site -> the site that absorbs it; by default all that can be summed out, the model's
+        ``latents``
 
     Example::
 

@@ -1,4 +1,4 @@
-"""The paper's entropy regularizer."""
+"""A handler that adds the paper's entropy regularizer to a model."""
 
 from collections.abc import Callable
 
@@ -16,12 +16,12 @@ def _entropy(probs: Tensor) -> Tensor:
 
 
 def usage_entropy(responsibilities: Tensor, mask: Tensor | None, per: str) -> Tensor:
-    """Entropy of the average use of components, in nats.
+    """Entropy of the average usage of components, in nats.
 
     :param responsibilities: ``(N, ..., K)``, zero where masked out
     :param mask: ``(N, ...)``
-    :param per: ``"batch"`` averages over the whole batch first; ``"trajectory"`` averages each row on its own (the
-        paper's equation 19) and then takes the mean of their entropies
+    :param per: ``"batch"`` is the entropy of the average over the whole batch; ``"trajectory"`` is the mean over rows
+        of the entropy of each row's average (the paper's equation 19)
     """
     flat = responsibilities.flatten(1, -2)  # (N, T, K)
     counts = flat.new_full((len(flat), 1), flat.shape[1]) if mask is None else mask.flatten(1).sum(-1, keepdim=True)
@@ -31,11 +31,11 @@ def usage_entropy(responsibilities: Tensor, mask: Tensor | None, per: str) -> Te
 
 
 class EntropyMessenger(Messenger):
-    """Adds ``weight · population · entropy`` of the use of components to the model's log joint.
+    """Adds ``weight · population · entropy`` of the usage of components to the model's log joint.
 
-    Reads the responsibilities of the site's distribution, and emits a factor when the model is done. The weight is per
-    row, as in the paper. The two ways of averaging reward different things unless every row uses several components:
-    per trajectory, that each row uses all of them; over the batch, that each of them is used by some row.
+    Reads the responsibilities of the site's distribution, and emits a ``pyro.factor`` when the model returns. The
+    weight is per row, as in the paper. The two averages differ unless every row uses several components: per
+    trajectory, the bonus rewards rows that use all components; over the batch, that each is used by some row.
 
     :param weight: λ_ent; annealed by the training loop
     :param site: the observed site, whose distribution is a :class:`~pyro_options.growth.ComponentLikelihood`
@@ -49,7 +49,7 @@ class EntropyMessenger(Messenger):
         self.weight, self.per, self.site = weight, per, site
         self._entropy: Tensor | None = None
         self._population = 1
-        #: what the last run of the model was given, per episode
+        #: the bonus in the last run of the model, per row
         self.bonus = 0.0
 
     def __enter__(self):

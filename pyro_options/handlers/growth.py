@@ -1,4 +1,4 @@
-"""Grow the truncation of a model and its guide while they train."""
+"""A handler that grows the truncation of a model and its guide during training."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 
 
 class GrowthMessenger(ObserveMessenger):
-    """Observe, decide, resize: run the model inside this handler over the data, then call :meth:`step`.
+    """Observes usage, decides on moves, resizes: run the model on the data inside this handler, then :meth:`step`.
 
-    Works on any model that fulfills the contracts of :mod:`pyro_options.growth.contracts`.
+    Works on any model that implements the protocols of :mod:`pyro_options.growth.contracts`.
 
     Example::
 
@@ -35,14 +35,14 @@ class GrowthMessenger(ObserveMessenger):
         growth.step(optimizer)                     # decide and resize
 
     :param modules: usually ``[model, guide]``
-    :param rule: when to grow
-    :param birth: how a new component starts
-    :param removals: moves that take a component away, tried before a birth
-    :param every: how many units of time (optimizer steps, in the training loop) lie between checks
-    :param patience: checks that came to nothing double the wait for the next, up to ``patience`` times ``every``
-    :param settle: in a training of known length nothing is born when less than ``settle`` times ``every`` is left
-    :param max_components: never grow beyond
-    :param site: observed site that the components explain
+    :param rule: proposes births, accepts or refuses them
+    :param birth: initializes new components
+    :param removals: moves that remove components, tried before a birth
+    :param every: units of time (optimizer steps, in the training loop) between checks
+    :param patience: a check without an accepted birth doubles the wait for the next, up to ``patience`` times ``every``
+    :param settle: no births if less than ``settle`` times ``every`` is left of a training of known length
+    :param max_components: the largest K
+    :param site: the observed site, whose distribution is a :class:`~pyro_options.growth.ComponentLikelihood`
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class GrowthMessenger(ObserveMessenger):
         return num_components(self.modules)
 
     def due(self, time: int) -> bool:
-        """Whether it is time for a check."""
+        """Whether a check is due at ``time``."""
         return time - self._last >= self._idle * self.every
 
     def state_dict(self) -> dict:
-        """What a checkpoint must keep besides the modules, as plain numbers."""
+        """What a checkpoint must hold besides the modules, as plain numbers."""
         return {"last": self._last, "idle": self._idle, "history": [event.to_dict() for event in self.history]}
 
     def load_state_dict(self, state: dict) -> None:
-        """Goes on where :meth:`state_dict` left off; the modules are the caller's to restore."""
+        """Restores the result of :meth:`state_dict`; restoring the modules is up to the caller."""
         self._last, self._idle = state["last"], state["idle"]
         self.history = [GrowthEvent.from_dict(event) for event in state["history"]]
 
@@ -100,22 +100,23 @@ class GrowthMessenger(ObserveMessenger):
         births: bool = True,
         batch_size: int = 128,
     ) -> GrowthEvent:
-        """Decides on what was observed, resizes, and forgets the observation. A refused move is undone exactly.
+        """One check on the observed usage, which is then reset. A refused move is undone bit for bit.
 
-        :param optimizer: carries its state over to the resized parameters
-        :param model: for moves that look at data: ``model(rows, log_weights)`` with latent sites summed out
+        :param optimizer: its state is resized with the parameters
+        :param time: of this check, in the units of ``every``
+        :param model: ``model(rows, log_weights)`` with latent sites summed out, for moves that evaluate data
         :param data: the rows
-        :param log_weights: mean log weights of the components
-        :param held_out: rows to judge moves by, if not those of ``data`` that the move has not looked at
-        :param batch_size: rows to look at together
-        :param births: ``False`` only removes: what is born at the end of training would never be trained
+        :param log_weights: mean log weights of the components ``(K,)``
+        :param held_out: rows on which moves are evaluated; by default those of ``data`` that a move was not fitted to
+        :param births: ``False`` allows removals only: a component born at the end of training would never be trained
+        :param batch_size: rows to evaluate at a time
         """
         scene = Scene(self.modules, self.usage(), self.site, log_weights, model, data, held_out, batch_size)
         self.reset()
         moves = self._remove(scene, optimizer)
         removed = [move.components[0] for move in moves if move.verdict.accepted]
         last = self.history[-1].num_born if self.history else 0
-        in_vain = 0 < last <= len(removed)  # nothing is left of what was born at the check before
+        in_vain = 0 < last <= len(removed)  # as many removed as the previous check created: do not try again now
         if births and not in_vain:
             moves += self._grow(scene.without(removed), optimizer)
         event = GrowthEvent(time, scene.usage, tuple(moves))
@@ -128,7 +129,7 @@ class GrowthMessenger(ObserveMessenger):
         return event
 
     def _remove(self, scene: Scene, optimizer) -> list[Move]:
-        """The first removal that is accepted, and those that were refused before it."""
+        """Tries removals in turn until one of them is accepted; returns all moves that were tried."""
         moves: list[Move] = []
         for removal in self.removals:
             moves += removal(scene, optimizer)

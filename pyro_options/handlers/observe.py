@@ -1,4 +1,4 @@
-"""Watch how components explain the data."""
+"""A handler that measures the usage of components."""
 
 import torch
 from pyro.poutine.messenger import Messenger
@@ -9,7 +9,7 @@ from pyro_options.growth.usage import Usage
 
 
 class ObserveMessenger(Messenger):
-    """Accumulates :class:`~pyro_options.growth.Usage` at one observed site; changes nothing.
+    """Accumulates :class:`~pyro_options.growth.Usage` at one observed site without changing the model.
 
     :param site: name of the site; its distribution is a :class:`~pyro_options.growth.ComponentLikelihood`
     """
@@ -20,7 +20,7 @@ class ObserveMessenger(Messenger):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets what was seen."""
+        """Clears the accumulated usage."""
         self._likelihood = self._posterior = self._explained = None
         self._count = 0
 
@@ -46,7 +46,7 @@ class ObserveMessenger(Messenger):
             self._count += len(log_prob)
 
     def usage(self) -> Usage:
-        """What was seen since the last :meth:`reset`."""
+        """The usage accumulated since the last :meth:`reset`."""
         if self._likelihood is None or self._posterior is None:
             raise InputError(
                 f"Expected data at site {self.site!r} but saw none. Run the model inside this handler first."

@@ -1,4 +1,4 @@
-"""Set the temperature of relaxed sites."""
+"""A handler that sets the temperature of relaxed sites."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from pyro_options.growth.contracts import Tempered
 
 
 class TemperMessenger(Messenger):
-    """Gives every unobserved site whose distribution has a ``temperature`` this one; other sites are left alone."""
+    """Sets the temperature of every latent site whose distribution has a ``temperature``."""
 
     def __init__(self, temperature: float = 1.0):
         super().__init__()

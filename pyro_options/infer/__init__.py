@@ -1,4 +1,4 @@
-"""Training: the SVI loop, its schedules, its safety net, and posterior component counts."""
+"""Training: the SVI loop, schedules, handling of non-finite values, restarts, and posterior component counts."""
 
 import lazy_loader
 

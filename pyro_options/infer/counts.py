@@ -1,4 +1,4 @@
-"""How many components does the data use? A distribution, not a number."""
+"""The posterior distribution of the number of components that the data use."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from pyro_options.handlers.collapse import collapse
 
 @dataclass(frozen=True)
 class ComponentCounts:
-    """Draws from the posterior over the number of components in use."""
+    """Samples from the posterior over the number of components in use."""
 
     draws: Tensor  # (S,) integers
-    num_components: int  # K, of which some may be unused
+    num_components: int  # K, the truncation
 
     @property
     def probabilities(self) -> Tensor:
-        """``(K + 1,)`` p(n components are in use)."""
+        """Posterior probability of n = 0, …, K components in use, ``(K + 1,)``."""
         return torch.bincount(self.draws, minlength=self.num_components + 1) / len(self.draws)
 
     @property
@@ -44,12 +44,12 @@ class ComponentCounts:
         return int(low), round(high + 0.4999)
 
     def to_dict(self) -> dict:
-        """Plain numbers, for JSON."""
+        """Mode, mean and 90 % interval, as JSON values."""
         return {"mode": self.mode, "mean": self.mean, "interval": list(self.interval())}
 
 
 def _draw_components(fn: Any, value: Tensor) -> Tensor:
-    """The component of every data point, drawn from its posterior under the weights of this run."""
+    """Samples the component of every data point from its posterior given the current weights."""
     mask = mask_of(fn)
     if isinstance(fn, ComponentSampler):
         drawn = fn.sample_components(value)
@@ -60,7 +60,7 @@ def _draw_components(fn: Any, value: Tensor) -> Tensor:
 
 
 def _observed_site(nodes: Mapping[str, Any]) -> str:
-    """The one observed site whose distribution has components."""
+    """The name of the only observed site whose distribution is a :class:`ComponentLikelihood`."""
     observed = {name: node for name, node in nodes.items() if node["type"] == "sample" and node["is_observed"]}
     found = [name for name, node in observed.items() if isinstance(node["fn"], ComponentLikelihood)]
     check(len(found) == 1, "one observed site with components", found, "Pass site=….")
@@ -78,15 +78,16 @@ def component_counts(
     site: str | None = None,
     batch_size: int | None = None,
 ) -> ComponentCounts:
-    """Draws weights from the guide and assignments given those, and counts the components that occur.
+    """Samples weights from the guide, then the component of every data point, and counts the components that occur.
 
-    :param model: its observed site is a :class:`~pyro_options.growth.ComponentLikelihood`; latents are summed out
-    :param guide: has ``weights``, whose sites are drawn
-    :param data: what the model takes
-    :param min_points: points (steps, for options) that a component in use has at least
-    :param min_share: the same as a share of all points
-    :param site: observed site, by default the only one that components explain
-    :param batch_size: rows to look at together, all by default
+    :param model: its observed site has a :class:`~pyro_options.growth.ComponentLikelihood`; latents are summed out
+    :param guide: has ``weights``, from which weights are sampled
+    :param data: the argument of the model
+    :param num_draws: posterior samples of the count
+    :param min_points: data points (steps, for options) that a component needs to count as in use
+    :param min_share: the same as a share of all data points; the larger of the two thresholds applies
+    :param site: name of the observed site, by default the only one with components
+    :param batch_size: rows per run of the model, by default all
     """
     check(num_draws >= 1, "num_draws >= 1", num_draws)
     check(min_points >= 1 and 0 <= min_share <= 1, "min_points >= 1 and min_share in [0, 1]", (min_points, min_share))

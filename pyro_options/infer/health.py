@@ -1,4 +1,4 @@
-"""What stopped being a number, where, and what is done about it."""
+"""Detects non-finite losses, gradients and parameters, locates their cause, and applies ``on_nonfinite``."""
 
 import logging
 import math
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def total_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """The norm of all gradients, also where the sum of their squares is too large a number."""
+    """The norm of all gradients, also where the sum of their squares overflows."""
     norm = torch.nn.utils.get_total_norm(gradients)
     if not norm.isinf():
         return norm
@@ -41,20 +41,20 @@ def _bad(value: object) -> bool:
 
 
 def bad_parameters(trainer: "Trainer") -> list[str]:
-    """Names of parameters that are not finite."""
+    """Names of parameters with non-finite values."""
     return [name for name, parameter in _named_parameters(trainer) if _bad(parameter)]
 
 
 def bad_gradients(trainer: "Trainer") -> list[str]:
-    """Names of parameters whose gradient is not finite."""
+    """Names of parameters with non-finite gradients."""
     return [name for name, parameter in _named_parameters(trainer) if _bad(parameter.grad)]
 
 
 @torch.no_grad()
 def bad_sites(trainer: "Trainer", batch: Trajectories, random: Tensor) -> list[str]:
-    """Sites with a value or a log probability that is not finite, in the order in which they are met.
+    """Names of sites with a non-finite value or log-probability, in order of execution.
 
-    :param random: torch's state before the step, which is drawn again
+    :param random: torch's random state before the step, to repeat its samples
     """
     model, guide = trainer.objective
     found: list[str] = []
@@ -68,7 +68,7 @@ def bad_sites(trainer: "Trainer", batch: Trajectories, random: Tensor) -> list[s
             drawn = poutine.trace(guide).get_trace(batch)
             found += _bad_nodes(drawn)
             found += _bad_nodes(poutine.trace(poutine.replay(model, drawn)).get_trace(batch))
-        except (ValueError, RuntimeError, ArithmeticError) as error:  # a site so bad that nothing comes after it
+        except (ValueError, RuntimeError, ArithmeticError) as error:  # a bad value can make the rest of the model raise
             found.append(f"({error})")
     return list(dict.fromkeys(found))
 
@@ -79,7 +79,12 @@ def _bad_nodes(trace: poutine.Trace) -> list[str]:
 
 
 def diagnosis(trainer: "Trainer", what: str, batch: Trajectories | None, random: Tensor | None) -> NumericalError:
-    """Says what became non-finite, at which site, in which parameters, at which step and batch."""
+    """An error that names the non-finite sites, parameters and gradients, and the step and batch.
+
+    :param what: what failed, the start of the message
+    :param batch: the batch of the failed step, to find its sites; ``None`` to look at parameters only
+    :param random: torch's random state before that step
+    """
     sites = [] if batch is None or random is None else bad_sites(trainer, batch, random)
     where = [f"site {name!r}" for name in sites[:2]]
     where += [f"parameter {name}" for name in bad_parameters(trainer)[:2]]
@@ -95,30 +100,30 @@ def diagnosis(trainer: "Trainer", what: str, batch: Trajectories | None, random:
 
 
 class Health:
-    """Stops a training whose numbers are no longer any, or goes on as ``TrainConfig.on_nonfinite`` says."""
+    """Handles non-finite values of a training as ``TrainConfig.on_nonfinite`` says: stop, skip or restore."""
 
     def __init__(self, trainer: "Trainer"):
         self.trainer = trainer
         self._good: tuple[dict[str, Any], dict[str, Tensor]] | None = None
 
     def remember(self) -> None:
-        """Keeps the parameters to go back to, if that is the policy."""
+        """Keeps a copy of the training state, if ``on_nonfinite="restore"``."""
         if self.trainer.config.on_nonfinite == "restore":
             self._good = self.trainer.capture()
 
     def give_up(
         self, problem: NumericalError, random: Tensor | None = None, cause: BaseException | None = None
     ) -> float:
-        """Skips a step, returning NaN, or takes the parameters back, or raises the problem.
+        """Skips the step or restores the parameters, and returns NaN; or raises ``problem``.
 
-        Skipping does not help when it is the parameters that are broken.
+        It also raises with ``on_nonfinite="skip"`` if parameters are non-finite, which skipping cannot repair.
         """
         trainer, policy = self.trainer, self.trainer.config.on_nonfinite
         trainer.optimizer.zero_grad(set_to_none=True)
         if policy == "restore" and self._good is not None:
             trainer.restore_parameters(*self._good)
             trainer.history.restored_steps.append(trainer.num_steps)
-            logger.warning("took the parameters of the last epoch back: %s", problem)
+            logger.warning("restored the parameters of the last epoch: %s", problem)
         elif policy == "skip" and not bad_parameters(trainer):
             trainer.history.skipped_steps.append(trainer.num_steps)
             logger.warning("skipped a step: %s", problem)
@@ -127,7 +132,7 @@ class Health:
         return math.nan
 
     def _with_advice(self, problem: NumericalError, random: Tensor | None) -> NumericalError:
-        """The problem, after the state just before it was saved, with what to do."""
+        """The problem with advice added; with a checkpoint, the state before the step is saved for debugging."""
         advice = 'Lower the learning rate, or pass on_nonfinite="skip" or "restore".'
         saver = self.trainer.saver
         if saver is not None:
@@ -141,14 +146,14 @@ class Health:
         return problem
 
     def check_parameters(self, what: str) -> bool:
-        """Parameters must be finite after an epoch and after growth; ``False`` if they had to be taken back."""
+        """Checks that all parameters are finite; ``False`` if they were not and have been restored."""
         sound = not bad_parameters(self.trainer)
         if not sound:
             self.give_up(diagnosis(self.trainer, what, None, None))
         return sound
 
     def check_epoch(self) -> None:
-        """An epoch must have taken a step, and left finite parameters."""
+        """Checks that the epoch took at least one step and that all parameters are finite."""
         if not self.trainer.total[1]:
             problem = diagnosis(self.trainer, "No step of an epoch could be taken", None, None)
             raise self._with_advice(problem, None)

@@ -1,4 +1,4 @@
-"""Training of mixtures with conjugate components: coordinate ascent for the components, SVI for the rest."""
+"""Training of mixtures with conjugate components: coordinate ascent for the components, SVI for everything else."""
 
 import math
 import os
@@ -30,12 +30,12 @@ from .trainer import set_seed
 
 @dataclass(frozen=True)
 class MixtureConfig:
-    """How to train a mixture."""
+    """Settings of :class:`MixtureTrainer`."""
 
     every: int = 10  # steps between growth checks
-    patience: int = 4  # refused checks in a row after which growth is over
-    max_steps: int = 4000
-    final_steps: int = 100  # after growth, with a falling learning rate
+    patience: int = 4  # growth ends after this many checks in a row without a birth
+    max_steps: int = 4000  # growth also ends after this many steps
+    final_steps: int = 100  # after growth, with a linearly decaying learning rate
     learning_rate: float = 0.1  # of the sticks and the concentration
     max_components: int = 100
     seed: int = 0
@@ -47,26 +47,27 @@ class MixtureConfig:
 
 @dataclass
 class MixtureHistory:
-    """One entry per step."""
+    """ELBO and K of every step, and the steps with births."""
 
     elbo: list[float] = field(default_factory=list)  # nats per row
     num_components: list[int] = field(default_factory=list)
-    growth_steps: list[int] = field(default_factory=list)  # steps after which a component was born
+    growth_steps: list[int] = field(default_factory=list)  # steps after which a component was added
     seconds: float = 0.0
 
 
 class MixtureTrainer(ResumableTraining):
-    """Trains a :class:`~pyro_options.models.DPMixture` on all rows at once, growing it.
+    """Trains a :class:`~pyro_options.models.DPMixture` on the full data set and grows it.
 
-    A step lets the components absorb the rows in proportion to their responsibilities, which is the best belief given
-    those, and learn their prior, which is the best for those beliefs; it takes one SVI step in everything else.
+    Each step sets the posterior of the components given their responsibilities, in closed form, then their
+    hyperparameters (empirical Bayes), and takes one SVI step in everything else: the sticks and the concentration.
 
-    :param model: with ``components`` that are :class:`~pyro_options.mixtures.Conjugate`
-    :param guide: with ``weights``, a :class:`~pyro_options.guides.MixtureWeights`
-    :param rule: judges births; ``None`` is the :class:`~pyro_options.mixtures.BoundRule`
-    :param birth: starts a component; ``None`` is the :class:`~pyro_options.mixtures.SeedBirth`
-    :param removals: take components away; ``None`` is the :class:`~pyro_options.mixtures.BoundMerge`
-    :param checkpoint: where to save, and whether to go on from there; a path saves every minute
+    :param model: its ``components`` are :class:`~pyro_options.mixtures.Conjugate`
+    :param guide: a :class:`~pyro_options.guides.MixtureWeights`
+    :param rows: data ``(N, ...)``
+    :param rule: accepts or refuses births, by default :class:`~pyro_options.mixtures.BoundRule`
+    :param birth: initializes a new component, by default :class:`~pyro_options.mixtures.SeedBirth`
+    :param removals: moves that remove components, by default :class:`~pyro_options.mixtures.BoundMerge`
+    :param checkpoint: where to save and whether to resume; a path saves every minute
     """
 
     COUNTS: ClassVar[tuple[str, ...]] = ("num_steps", "refused", "final")
@@ -96,12 +97,12 @@ class MixtureTrainer(ResumableTraining):
             site="rows",
         )
         self.elbo, self.history = TraceGraph_ELBO(), MixtureHistory()
-        self.num_steps = self.refused = self.final = 0  # refused checks in a row; steps after growth
+        self.num_steps = self.refused = self.final = 0  # steps; checks in a row without a birth; steps after growth
         self.save_to(Checkpoint(checkpoint) if isinstance(checkpoint, str | os.PathLike) else checkpoint)
 
     @property
     def data_sets(self) -> tuple[Tensor, ...]:
-        """What it is trained on."""
+        """The training data."""
         return (self.rows,)
 
     @property
@@ -110,13 +111,13 @@ class MixtureTrainer(ResumableTraining):
 
     @torch.no_grad()
     def absorb(self) -> None:
-        """The components' half of a step."""
+        """Updates the posterior and the hyperparameters of the components, in closed form."""
         shares = Mixture(self.guide.weights.mean_log_weights(), self.model.components()).responsibilities(self.rows)
         self.model.components.absorb(self.rows, shares)
         self.model.components.learn_prior()
 
     def step(self) -> float:
-        """One step of everything. Returns the ELBO in nats per row."""
+        """Updates the components, then takes one SVI step. Returns the ELBO in nats per row."""
         try:
             self.absorb()
         except torch.linalg.LinAlgError as error:
@@ -144,7 +145,10 @@ class MixtureTrainer(ResumableTraining):
         )
 
     def observe_and_grow(self, births: bool = True) -> GrowthEvent:
-        """Lets the growth handler see all rows and decide."""
+        """Runs the model in the growth handler and lets it add or remove components.
+
+        :param births: whether components may be added
+        """
         rows, now = self.rows, self.num_steps
         with pyro.validation_enabled(False), pyro.get_param_store().scope():
             with torch.no_grad(), self.growth:
@@ -158,17 +162,17 @@ class MixtureTrainer(ResumableTraining):
         return event
 
     def simplify(self) -> None:
-        """Removes what may go."""
+        """Removes components until no removal is accepted."""
         while self.observe_and_grow(births=False).num_removed:
             pass
 
     @property
     def growing(self) -> bool:
-        """Whether something may still be born."""
+        """Whether components may still be added."""
         return self.refused < self.config.patience and self.num_steps < self.config.max_steps
 
     def advance(self) -> None:
-        """As far as the next moment at which it can be saved."""
+        """Runs to the next state that can be saved: a growth check, one of the final steps, or the end."""
         config = self.config
         if self.growing:
             for _ in range(config.every):
@@ -186,7 +190,7 @@ class MixtureTrainer(ResumableTraining):
         self.settled = True
 
     def run(self) -> MixtureHistory:
-        """Grows until nothing wants to be born, merges what is one, and lets everything settle.
+        """Grows until births are refused, merges components, and takes the final steps.
 
         With a checkpoint, Ctrl-C saves before it raises :class:`~pyro_options.errors.Interrupted`.
         """
@@ -194,7 +198,7 @@ class MixtureTrainer(ResumableTraining):
         return self.history
 
     def steps(self) -> Iterator[None]:
-        """Yields after each growth check, and after each of the last steps."""
+        """Yields after each growth check, and after each of the final steps."""
         start, before = time.perf_counter(), self.history.seconds
         while not self.settled:
             self.advance()

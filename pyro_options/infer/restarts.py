@@ -1,4 +1,4 @@
-"""Several beginnings, of which the best goes on."""
+"""Random restarts: train briefly from several initializations and continue the best."""
 
 import logging
 from collections.abc import Callable
@@ -13,29 +13,29 @@ logger = logging.getLogger(__name__)
 
 
 def restart_seed(seed: int, number: int) -> int:
-    """The seed of a beginning: the first has the seed itself, each of the others one of its own."""
+    """Seed of restart ``number``: ``seed`` itself for the first, derived seeds for the others."""
     return seed if number == 0 else int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
 def bound(trainer: Trainer) -> float:
-    """The ELBO of a training, in nats per episode: the mean over the last quarter of its epochs."""
+    """Mean ELBO of the last quarter of the epochs, in nats per episode."""
     elbo = trainer.history.elbo
     last = elbo[-max(1, len(elbo) // 4) :]
     return sum(last) / len(last)
 
 
 def best_start(start: Callable[[int], Trainer], restarts: int, epochs: int) -> Trainer:
-    """Begins to train from several initial values, and returns the training with the best bound, for it to go on.
+    """Trains several restarts for a few epochs and returns the one with the best training ELBO, to be continued.
 
-    A likelihood with latent options has many local optima. Which of them a training will end in shows long before its
-    end, so beginnings are short, and only the training data decide::
+    The likelihood of a model with latent options has many local optima, and the ELBO shows early which one a run is
+    heading for. Restarts are therefore short, and compared on the training data alone::
 
         trainer = best_start(lambda number: make_trainer(seed=number), restarts=5, epochs=20)
-        trainer.run()  # what is left of its epochs
+        trainer.run()  # the remaining epochs
 
-    :param start: ``start(number)`` makes a trainer that has not been run, each with initial values of its own
-    :param restarts: beginnings; with one it is not judged, so not run either
-    :param epochs: that each is run for
+    :param start: ``start(number)`` returns a new trainer, each with its own initial values
+    :param restarts: number of restarts; a single one is returned without training
+    :param epochs: epochs to train each restart for
     """
     check_count(restarts, "restarts")
     if restarts == 1:
@@ -45,7 +45,7 @@ def best_start(start: Callable[[int], Trainer], restarts: int, epochs: int) -> T
     for number in range(restarts):
         trainer = start(number)
         trainer.run(epochs)
-        logger.info("beginning %d of %d: %.3f nats per episode", number + 1, restarts, bound(trainer))
+        logger.info("restart %d of %d: %.3f nats per episode", number + 1, restarts, bound(trainer))
         if best is None or bound(trainer) > bound(best):
             best = trainer
     assert best is not None

@@ -1,4 +1,4 @@
-"""What a training of a growing model keeps in a checkpoint."""
+"""Checkpoints of the training of a growing model."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -32,9 +32,9 @@ _FREE = ("epochs", "device", "progress", "on_nonfinite")  # settings that a resu
 
 
 def load_modules(modules: Modules, state: Mapping[str, Tensor], num_saved: int) -> None:
-    """Fills modules with saved tensors, whatever their number of components is now.
+    """Loads saved tensors into modules, resizing them if their number of components differs.
 
-    :param num_saved: the number of components that the tensors have
+    :param num_saved: number of components in ``state``
     """
     more = num_saved - num_components(modules.values())
     axes = {id(getattr(g, n)): axis for g in growables(modules.values()) for n, axis in g.component_axes.items()}
@@ -46,22 +46,22 @@ def load_modules(modules: Modules, state: Mapping[str, Tensor], num_saved: int) 
 
 
 class ResumableTraining(ResumableLoop):
-    """A :class:`~pyro_options.persistence.ResumableLoop` whose state is a model, a guide, and what trains them.
+    """A :class:`~pyro_options.persistence.ResumableLoop` that trains a model and a guide.
 
-    Kept are: parameters, K and the history of growth, the optimizer, where the schedules are, the position in the data
-    and every source of random numbers.
+    Its state: parameters, K, growth history, optimizer, step and epoch counters, position in the data, and all random
+    states.
     """
 
     FORMAT = Format("pyro_options.Training", 3, "Checkpoint")
-    COUNTS: ClassVar[tuple[str, ...]]  # attributes that count what was done, ``num_steps`` among them
+    COUNTS: ClassVar[tuple[str, ...]]  # names of the counters to save, including ``num_steps``
 
     model: nn.Module
     guide: nn.Module
     config: Any
     optimizer: Optimizer
     growth: GrowthMessenger | None
-    history: Any  # a dataclass of numbers and lists of them
-    settled: bool = False  # whether it is over
+    history: Any  # a dataclass of numbers and lists of numbers
+    settled: bool = False  # whether training has completed
 
     @property
     def finished(self) -> bool:
@@ -70,10 +70,10 @@ class ResumableTraining(ResumableLoop):
     @property
     @abstractmethod
     def data_sets(self) -> tuple[Any, ...]:
-        """The data, which must be the same when it is resumed."""
+        """The data sets, which must not differ when resuming."""
 
     def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
-        """The position in the data: plain numbers, and tensors. Empty if every step sees all of the data."""
+        """Position within an epoch: JSON values, and tensors. Empty if every step uses the full data set."""
         return {}, {}
 
     def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -114,7 +114,7 @@ class ResumableTraining(ResumableLoop):
         return config, tensors
 
     def restore_parameters(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """K, parameters, the optimizer and growth as they were; time and random numbers stay what they are."""
+        """Restores K, parameters, optimizer and growth handler, but no counters and no random states."""
         modules = self._modules
         K = config["num_components"]
         check(type(K) is int and K >= 1, "num_components >= 1", repr(K))
@@ -125,7 +125,7 @@ class ResumableTraining(ResumableLoop):
             self.growth.reset()
 
     def _saved_history(self, saved: Mapping[str, Any]) -> Any:
-        """A history of numbers, and of nothing else."""
+        """The saved history; raises if it holds anything but numbers."""
         kind = type(self.history)
         for name, default in asdict(kind()).items():
             fine = isinstance(saved[name], type(default)) and all(

@@ -1,4 +1,4 @@
-"""Numbers that change with time."""
+"""Schedules of the temperature and the entropy weight over epochs."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,14 +7,14 @@ from pyro_options.errors import check
 
 
 class Schedule(Protocol):
-    """A number for every epoch."""
+    """A function from the epoch to a value."""
 
     def __call__(self, epoch: int) -> float: ...
 
 
 @dataclass(frozen=True)
 class Constant:
-    """The same number always."""
+    """The same value in every epoch."""
 
     value: float
 

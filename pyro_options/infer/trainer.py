@@ -1,4 +1,4 @@
-"""The training loop: SVI with TraceGraph_ELBO, one optimizer, global clipping, growth between epochs."""
+"""The training loop: SVI with TraceGraph_ELBO, Adam with a clipped global gradient norm, growth between epochs."""
 
 import itertools
 import logging
@@ -38,20 +38,25 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train. The defaults are the paper's for its proof-of-concept task (appendix C)."""
+    """Settings of :class:`Trainer`.
+
+    The defaults are chosen by measurement and differ from the paper's (docs/differences.md lists how).
+    :func:`~pyro_options.discover` takes epochs, batch size and learning rate from a
+    :class:`~pyro_options.discovery.Budget` instead.
+    """
 
     epochs: int = 500
-    batch_size: int = 128
-    learning_rate: float = 5e-3
-    clip_norm: float = 10.0
+    batch_size: int = 128  # episodes per step
+    learning_rate: float = 5e-3  # of everything but the posterior over the weights
+    clip_norm: float = 10.0  # of the gradient of all parameters together
     temperature: Schedule = field(default_factory=lambda: Exponential(1.0, 0.995, floor=0.05))
-    entropy_weight: Schedule = field(default_factory=lambda: Constant(0.0))
-    entropy_per: str = "batch"
+    entropy_weight: Schedule = field(default_factory=lambda: Constant(0.0))  # λ_ent, see EntropyMessenger
+    entropy_per: str = "batch"  # entropy of the option usage of the batch, or of each trajectory
     weights_learning_rate: float = 5e-2  # of the stick posterior; at the rate of the networks it lags behind growth
     seed: int = 0
     device: str = "auto"
     progress: bool = True
-    on_nonfinite: str = "stop"  # or skip the step, or restore the parameters of the last epoch: both counted and logged
+    on_nonfinite: str = "stop"  # "skip" the step or "restore" the last epoch's parameters; both are logged and counted
 
     def __post_init__(self) -> None:
         choice(self.on_nonfinite, "on_nonfinite", ("stop", "skip", "restore"))
@@ -66,25 +71,25 @@ class TrainConfig:
 
 @dataclass
 class History:
-    """One entry per epoch."""
+    """Training curves with one entry per epoch, and the epochs or steps of notable events."""
 
     elbo: list[float] = field(default_factory=list)  # nats per episode, without the entropy bonus
     num_options: list[int] = field(default_factory=list)
     temperature: list[float] = field(default_factory=list)
     entropy_weight: list[float] = field(default_factory=list)
-    growth_epochs: list[int] = field(default_factory=list)  # epochs after which a component was born
-    removal_epochs: list[int] = field(default_factory=list)  # epochs after which one was removed
-    skipped_steps: list[int] = field(default_factory=list)  # steps at which a batch was given up
-    restored_steps: list[int] = field(default_factory=list)  # steps at which parameters were taken back
+    growth_epochs: list[int] = field(default_factory=list)  # epochs after which a component was added
+    removal_epochs: list[int] = field(default_factory=list)  # epochs after which a component was removed
+    skipped_steps: list[int] = field(default_factory=list)  # steps at which a batch was skipped
+    restored_steps: list[int] = field(default_factory=list)  # steps at which the parameters were restored
     seconds: float = 0.0
 
     def to_dict(self) -> dict:
-        """Plain numbers, for JSON."""
+        """All fields, as JSON values."""
         return asdict(self)
 
 
 def resolve_device(device: str) -> torch.device:
-    """``auto`` is CUDA where there is one."""
+    """The torch device of a name; ``auto`` is CUDA if available, else the CPU."""
     try:
         return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
     except RuntimeError as error:
@@ -100,13 +105,14 @@ def set_seed(seed: int) -> None:
 
 
 class Trainer(ResumableTraining):
-    """Trains a model and a guide, growing them if asked.
+    """Trains a model and a guide on demonstrations with SVI, and grows K if a growth handler is given.
 
-    :param model: a :class:`~pyro_options.models.OptionHMM`, or any model of ``Trajectories``
-    :param guide: any of :mod:`pyro_options.guides`
-    :param growth: watches and grows both; ``None`` keeps K
-    :param held_out: judges growth instead of the training data
-    :param checkpoint: where to save, and whether to go on from there; a path saves every minute
+    :param model: an :class:`~pyro_options.models.OptionHMM`, or any model of ``Trajectories``
+    :param guide: any guide of :mod:`pyro_options.guides`
+    :param data: demonstrations to train on
+    :param growth: adds and removes components of both; ``None`` keeps K fixed
+    :param held_out: demonstrations to judge growth by, instead of the training data
+    :param checkpoint: where to save and whether to resume; a path saves every minute
     """
 
     COUNTS: ClassVar[tuple[str, ...]] = ("epoch", "num_steps", "batch")
@@ -124,7 +130,7 @@ class Trainer(ResumableTraining):
         set_seed(config.seed)
         self.device = resolve_device(config.device)
         self.model, self.guide, self.config, self.growth = model.to(self.device), guide.to(self.device), config, growth
-        dtype = next(model.parameters()).dtype  # numbers of another precision become the model's
+        dtype = next(model.parameters()).dtype
         self.data = data.to(self.device, dtype)
         self.held_out = None if held_out is None else held_out.to(self.device, dtype)
         self.shuffle_generator = torch.Generator().manual_seed(config.seed)
@@ -140,16 +146,16 @@ class Trainer(ResumableTraining):
         self.entropy = EntropyMessenger(0.0, "actions", config.entropy_per)
         self.history = History()
         self.epoch = self.num_steps = self.batch = 0  # batch counts within the epoch
-        self.epoch_generator_state = self.shuffle_generator.get_state()  # of the data in this epoch
-        self.total = (0.0, 0)  # ELBO and number of the episodes that this epoch has seen
-        self._epochs_to_run: int | None = None  # by the present call of run
-        self._validated = 0  # the number of options that Pyro's checks have passed with
+        self.epoch_generator_state = self.shuffle_generator.get_state()  # at the start of the epoch
+        self.total = (0.0, 0)  # summed ELBO and number of the episodes seen so far in this epoch
+        self._epochs_to_run: int | None = None  # argument of the current call of run
+        self._validated = 0  # the K for which Pyro's validation has passed
         self.health = Health(self)
         self.save_to(Checkpoint(checkpoint) if isinstance(checkpoint, str | os.PathLike) else checkpoint)
 
     @property
     def data_sets(self) -> tuple[Trajectories | None, ...]:
-        """What it is trained and judged on."""
+        """Training and held-out data."""
         return self.data, self.held_out
 
     @property
@@ -157,7 +163,7 @@ class Trainer(ResumableTraining):
         return f"{self.num_steps} steps and {self.epoch} of {self.config.epochs} epochs are done"
 
     def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
-        """Where it is in an epoch: what has been summed up, and the order of the data."""
+        """Position within the epoch: running sums of the ELBO, and the state that determines the order of the data."""
         return {"elbo": self.total[0], "episodes": self.total[1]}, {"order": self.epoch_generator_state}
 
     def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -167,7 +173,7 @@ class Trainer(ResumableTraining):
         self.total, self.epoch_generator_state = (float(elbo), episodes), tensors["order"]
 
     def parameters(self) -> list[torch.nn.Parameter]:
-        """Every parameter of the model and the guide."""
+        """All parameters of the model and the guide."""
         return [*self.model.parameters(), *self.guide.parameters()]
 
     def _is_weight(self, parameter: torch.nn.Parameter) -> bool:
@@ -175,16 +181,16 @@ class Trainer(ResumableTraining):
 
     @property
     def objective(self) -> tuple[Callable, Callable]:
-        """Model and guide as SVI sees them: collapsed, regularized, tempered."""
+        """Model and guide as passed to SVI: the model collapsed and regularized, the guide tempered."""
         return self.entropy(collapse(self.model, self.guide.collapses)), self.temper(self.guide)
 
     def step(self, batch: Trajectories) -> float:
-        """One SVI step. Returns the ELBO in nats per episode, without the entropy bonus; NaN for a step given up."""
+        """One SVI step. Returns the ELBO in nats per episode, without the entropy bonus; NaN for a skipped step."""
         random_before = torch.get_rng_state()
         self.optimizer.zero_grad(set_to_none=True)
         try:
             loss = self._loss_and_grads(batch)
-        except (ValueError, UserWarning) as error:  # Pyro's checks, which see bad numbers before they reach the loss
+        except (ValueError, UserWarning) as error:  # Pyro's validation raises before non-finite values reach the loss
             problem = diagnosis(self, "A check of Pyro's failed", batch, random_before)
             if not problem.where:
                 raise
@@ -202,8 +208,8 @@ class Trainer(ResumableTraining):
 
     def _loss_and_grads(self, batch: Trajectories) -> float:
         model, guide = self.objective
-        batch = batch.unpack()  # once for all that read the states
-        # Pyro checks every shape and constraint once for each K; at every step that would cost a tenth of the time.
+        batch = batch.unpack()  # here, since several modules read the states
+        # Pyro validates shapes and constraints once for each K; at every step that would cost a tenth of the time.
         validate = self._validated != self.model.num_options
         with (
             pyro.validation_enabled(validate),
@@ -214,7 +220,10 @@ class Trainer(ResumableTraining):
             return self.elbo.loss_and_grads(model, guide, batch)
 
     def observe_and_grow(self, births: bool = True) -> GrowthEvent:
-        """Shows the growth handler the whole data set, and lets it decide."""
+        """Runs the model in the growth handler over all data, and lets it add or remove components.
+
+        :param births: whether components may be added
+        """
         growth, model = self.growth, collapse(self.model, self.guide.collapses)
         assert growth is not None
         with torch.no_grad(), growth, pyro.get_param_store().scope():
@@ -235,7 +244,7 @@ class Trainer(ResumableTraining):
                 batch_size=self.data.rows_together(),
             )
         if not self.health.check_parameters("Growth failed"):
-            event = replace(event, moves=())  # it was taken back
+            event = replace(event, moves=())  # the parameters were restored, so nothing has changed
         if event.num_born:
             self.history.growth_epochs.append(self.epoch)
         if event.num_removed:
@@ -243,15 +252,15 @@ class Trainer(ResumableTraining):
         return event
 
     def settle(self) -> None:
-        """Removes what has turned out to be of no use. Nothing is born any more."""
+        """Removes components until no removal is accepted, without births, and marks the training as completed."""
         while self.growth is not None and self.growth.removals and self.observe_and_grow(births=False).num_removed:
             pass
         self.settled = True
 
     def run(self, epochs: int | None = None) -> History:
-        """Trains to the end of the config's epochs and settles, or for so many more epochs.
+        """Trains for the config's remaining epochs and removes unneeded components, or for ``epochs`` more epochs.
 
-        What would be born too late to be trained for as long as growth waits between checks is not born. With a
+        Births stop ``growth.settle * growth.every`` steps before the end, since later ones could not be trained. With a
         checkpoint, Ctrl-C saves before it raises :class:`~pyro_options.errors.Interrupted`.
         """
         self._epochs_to_run = epochs
@@ -262,7 +271,7 @@ class Trainer(ResumableTraining):
         self.health.check_parameters("An update failed")
 
     def steps(self) -> Iterator[None]:
-        """Yields after each update and after each epoch with its growth check."""
+        """Yields after each update, and after each epoch with its growth check."""
         epochs = self._epochs_to_run
         count = max(0, self.config.epochs - self.epoch) if epochs is None else epochs
         start, before = time.perf_counter(), self.history.seconds
@@ -279,13 +288,13 @@ class Trainer(ResumableTraining):
         self.history.seconds = before + time.perf_counter() - start
 
     def _enough_time(self) -> bool:
-        """Whether what is born now can still be trained."""
+        """Whether enough steps remain to train a component that is added now."""
         assert self.growth is not None
         ahead = (self.config.epochs - self.epoch) * math.ceil(len(self.data) / self.config.batch_size)
         return ahead >= self.growth.settle * self.growth.every
 
     def train_epoch(self) -> Iterator[None]:
-        """One pass over the data, or what was left of it when it was saved; yields after each update but the last."""
+        """One pass over the data, or the rest of one that was resumed; yields after each update but the last."""
         self.temper.temperature = self.config.temperature(self.epoch)
         self.entropy.weight = self.config.entropy_weight(self.epoch)
         self.health.remember()
@@ -297,7 +306,7 @@ class Trainer(ResumableTraining):
             if not math.isnan(elbo):
                 self.total = self.total[0] + elbo * len(batch), self.total[1] + len(batch)
             self.batch += 1
-            if self.batch * self.config.batch_size < len(self.data):  # the end of an epoch is saved after growth
+            if self.batch * self.config.batch_size < len(self.data):  # after the last batch, growth comes before saving
                 yield
         self.health.check_epoch()
         self.record(self.total[0] / self.total[1])
@@ -309,7 +318,7 @@ class Trainer(ResumableTraining):
         )
 
     def record(self, elbo: float) -> None:
-        """Adds an epoch to the history."""
+        """Appends an epoch to the history."""
         self.history.elbo.append(elbo)
         self.history.num_options.append(self.model.num_options)
         self.history.temperature.append(self.temper.temperature)

@@ -1,4 +1,4 @@
-"""Kernels compiled for the CPU with numba, and the registry that decides when they run."""
+"""Four numba kernels for the CPU, and the registry that decides when they run."""
 
 import lazy_loader
 

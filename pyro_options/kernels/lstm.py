@@ -1,7 +1,7 @@
-r"""The recurrent part of an LSTM that reads episodes backwards, compiled for the CPU. Importing this imports numba.
+r"""Numba kernel: the recurrence of an LSTM that reads episodes backwards in time, and its backward pass.
 
-Shapes: ``gates (N, T, 4H)``, what the inputs and biases add to the gates, in torch's order :math:`i, f, g, o`;
-``lengths (N,)``. Steps beyond the length of an episode get zeros. How the loops are written, see
+Shapes: ``gates (N, T, 4H)``, the contribution of inputs and biases to the gate pre-activations, in torch's order
+:math:`i, f, g, o`; ``lengths (N,)``. Steps beyond the length of an episode are zero. For the flat unsigned indexing see
 :func:`~pyro_options.kernels.numba_math.add_product`.
 """
 
@@ -15,7 +15,7 @@ from .numba_math import FOUR, LOOPS, ONE, TWO, ZERO, Index, add_product
 
 @numba.njit(**LOOPS)
 def _squash(gates, i, H):
-    """The logistic function of the gates i, f and o, and tanh of g, in place."""
+    """Sigmoid of the gates i, f and o and tanh of g, in place."""
     half = gates.dtype.type(0.5)
     g = i + TWO * H
     o = g + H
@@ -29,7 +29,7 @@ def _squash(gates, i, H):
 
 @numba.njit(**LOOPS)
 def forward(first, last, gates, weight, lengths, cells, hidden):
-    """Squashes the gates, fills ``cells`` and ``hidden`` ``(N, T, H)``; ``weight (H, 4H)`` is the transpose."""
+    """Fills ``cells`` and ``hidden`` ``(N, T, H)``, activates ``gates`` in place; ``weight (H, 4H)`` is transposed."""
     T, H = Index(hidden.shape[1]), Index(hidden.shape[2])
     width = FOUR * H
     gates, weight, cells, hidden = gates.reshape(-1), weight.reshape(-1), cells.reshape(-1), hidden.reshape(-1)
@@ -55,7 +55,7 @@ def forward(first, last, gates, weight, lengths, cells, hidden):
 
 @numba.njit(**LOOPS)
 def _gate_gradients(gates, i, before, tanh_cell, by_hidden, by_cell, grad, H):
-    """Gradients of the gates before they were squashed, from those of the hidden state and the cell."""
+    """Gradients of the gate pre-activations from those of the hidden state and the cell."""
     one = gates.dtype.type(1)
     f, g, o = i + H, i + TWO * H, i + (TWO + ONE) * H
     for j in range(H):
@@ -70,7 +70,7 @@ def _gate_gradients(gates, i, before, tanh_cell, by_hidden, by_cell, grad, H):
 
 @numba.njit(**LOOPS)
 def backward(first, last, grad_hidden, weight, lengths, squashed, cells, grad_gates):
-    """Fills ``grad_gates (N, T, 4H)``; ``weight (4H, H)``."""
+    """Fills ``grad_gates (N, T, 4H)``; ``weight (4H, H)``, ``squashed (N, T, 4H)`` are the activated gates."""
     T, H = Index(cells.shape[1]), Index(cells.shape[2])
     width, one, dtype = FOUR * H, grad_gates.dtype.type(1), grad_gates.dtype
     by_hidden, by_cell, before, tanh_cell = (

@@ -1,7 +1,7 @@
-"""What the compiled kernels share. Importing this imports numba; the rest of the library does so only when it is used.
+"""Compiler flags and matrix products shared by the kernels. Only the kernel modules import numba, when first used.
 
 Kernels release the GIL and start no threads of their own: :meth:`pyro_options.kernels.Kernels.run` splits the rows
-among as many threads as torch uses, so there is one number to set and nothing that breaks in a forked process.
+among as many threads as torch uses, so ``torch.set_num_threads`` is the only setting, and forked processes are safe.
 """
 
 import numba
@@ -9,7 +9,7 @@ import numpy as np
 
 PLAIN = {"nogil": True, "cache": True, "error_model": "numpy"}
 LOOPS = {**PLAIN, "fastmath": {"contract"}}
-SUMS = {**PLAIN, "fastmath": {"reassoc", "contract", "nsz", "arcp"}}  # infinities and NaN keep their meaning
+SUMS = {**PLAIN, "fastmath": {"reassoc", "contract", "nsz", "arcp"}}  # neither nnan nor ninf: both can occur
 
 Index = np.uint64
 ZERO, ONE, TWO, THREE, FOUR = (Index(n) for n in range(5))
@@ -17,10 +17,10 @@ ZERO, ONE, TWO, THREE, FOUR = (Index(n) for n in range(5))
 
 @numba.njit(**SUMS)
 def add_product(vector, v, matrix, m, rows, columns, out, o):
-    """``out += vector @ matrix``: flat arrays and where to begin in each, the matrix row by row, four at a time.
+    """``out += vector @ matrix`` on flat arrays with offsets ``v``, ``m`` and ``o``; row-major, four rows at a time.
 
-    A view of an array would count references, which threads that share the array do one after the other, and a signed
-    index might be negative, which keeps loops from vectorizing: so kernels slice nothing, and count without a sign.
+    Kernels use flat arrays because a slice increments the array's reference count, an atomic operation on which threads
+    contend, and unsigned indices because numba's handling of negative ones prevents loops from vectorizing.
     """
     for _ in range(rows // FOUR):
         v0, v1, v2, v3 = vector[v], vector[v + ONE], vector[v + TWO], vector[v + THREE]
@@ -36,7 +36,7 @@ def add_product(vector, v, matrix, m, rows, columns, out, o):
 
 @numba.njit(**SUMS)
 def add_dots(vector, v, matrix, m, rows, columns, out, o):
-    """``out += matrix @ vector``, which is faster than the product with the transpose if there are few rows."""
+    """``out += matrix @ vector``; faster than :func:`add_product` with the transpose if there are few rows."""
     for j in range(rows):
         total = vector.dtype.type(0)
         for i in range(columns):

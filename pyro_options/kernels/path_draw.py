@@ -1,14 +1,15 @@
-r"""Drawing relaxed paths step by step, and the way back, compiled for the CPU. Importing this imports numba.
+r"""Numba kernel: sampling of relaxed paths from an autoregressive decoder, and its backward pass.
 
-A step feeds the path before it to a decoder, adds noise to its logits, and squashes them:
+A step decodes the previous step of the path, adds noise to the logits, and applies sigmoid (termination) and softmax
+(option) at temperature :math:`\tau`:
 
 .. math:: x_0 = \mathrm{relu}(c_t + P\zeta_{t-1}), \quad x_l = \mathrm{relu}(W_l x_{l-1} + u_l), \quad
     y_t = V x_L + v, \quad \tilde\zeta_t = (\sigma, \mathrm{softmax})((y_t + \varepsilon_t) / \tau)
 
 Shapes: ``context (N, T, H_0)``; ``noise``, ``path``, ``logits`` and ``soft`` ``(N, T, K + 1)``; ``hidden (N, T, ΣH)``
-holds :math:`x_0, …, x_L` side by side. ``flat`` holds :math:`P^\top`, then :math:`W_l^\top, u_l` for each layer, then
-:math:`V, v`, one behind the other, or for the way back :math:`P^\top, W_l, V` and no biases. How the loops are written,
-see :func:`~pyro_options.kernels.numba_math.add_product`.
+holds :math:`x_0, \ldots, x_L`, concatenated. ``flat`` holds :math:`P^\top`, then :math:`W_l^\top, u_l` for each layer,
+then :math:`V, v`, concatenated; for the backward pass :math:`P^\top, W_l, V` without biases. For the flat unsigned
+indexing see :func:`~pyro_options.kernels.numba_math.add_product`.
 """
 
 import math
@@ -21,7 +22,7 @@ from .numba_math import LOOPS, ONE, PLAIN, ZERO, Index, add_dots, add_product
 
 @numba.njit(**PLAIN)
 def _relax(noisy, coldness, soft, at):
-    """The logistic function of the first entry and the softmax of the others, at an inverse temperature."""
+    """Sigmoid of the first entry and softmax of the others, at the inverse temperature ``coldness``."""
     one = coldness.dtype.type(1)
     width = Index(len(noisy))
     best = noisy[1]
@@ -59,7 +60,7 @@ def _rectified(x, grad, at, size):
 
 @numba.njit(**LOOPS)
 def draw(first, last, context, noise, flat, sizes, coldness, flags, hidden, logits, soft, path):
-    """Paths of episodes ``first`` to ``last - 1``. ``flags``: are b and h coupled, and are they discrete."""
+    """Paths of episodes ``first`` to ``last - 1``; ``flags``: whether b and h are coupled, and whether discrete."""
     T, width, depth = Index(path.shape[1]), Index(path.shape[2]), Index(hidden.shape[2])
     coupled, hard = flags[0], flags[1]
     noisy, value = np.empty(width, flat.dtype), np.empty(width, flat.dtype)
@@ -107,7 +108,7 @@ def draw_backward(
     first, last, grad_path, grad_logits, flat, sizes, coldness, flags, hidden, logits, noise, soft, path,
     grad_noisy, grad_hidden,
 ):  # fmt: skip
-    """Gradients of logits ``grad_noisy (N, T, K + 1)`` and, before their relu, of layers ``grad_hidden (N, T, ΣH)``."""
+    """Gradients of logits, ``grad_noisy (N, T, K + 1)``, and of ReLU pre-activations, ``grad_hidden (N, T, ΣH)``."""
     T, width, depth = Index(path.shape[1]), Index(path.shape[2]), Index(hidden.shape[2])
     coupled, hard, dtype = flags[0], flags[1], flat.dtype
     down, fresh, noisy, kept = np.empty((4, width), dtype)

@@ -1,13 +1,13 @@
-r"""The exact marginal of an option path and all its gradients, compiled for the CPU. Importing this imports numba.
+r"""Numba kernel: the marginal likelihood of actions with the option path summed out, and its gradients.
 
-One pass forward and one backward per episode, in float64 whatever the inputs are, each step scaled to a sum or maximum
-of one. With emissions divided by their largest at the step, a predicted probability or a backward message that fell
-below ``FAINT`` is the only way to lose anything to underflow; an episode in which that happens (weights or
-terminations beyond :math:`e^{-640}`) is done again in log space.
+One forward and one backward recursion per episode, always in float64, each step normalized to a sum or maximum of one.
+Since emissions are divided by the largest one of their step, underflow can only occur where a predicted probability or
+a backward message falls below ``FAINT`` (weights or terminations below :math:`e^{-640}`); such an episode is computed
+again in log space.
 
 Shapes: ``log_weights (N, K)``, ``logits`` and ``emission`` ``(N, T, K)``, ``mask (N, T)``; a masked step is the
-identity. Results are written to ``value (N,)``, unless empty to the gradients, shaped like the inputs (that of the
-emission is :math:`p(h_t=k\mid a)`), and unless empty to ``starts (N, T, K)``, :math:`p(b_t=1, h_t=k\mid a)`.
+identity. Outputs are ``value (N,)``, the gradients, shaped like the inputs (that of the emission is
+:math:`p(h_t=k\mid a)`), and ``starts (N, T, K)``, :math:`p(b_t=1, h_t=k\mid a)`; empty output arrays are skipped.
 """
 
 import math
@@ -22,7 +22,7 @@ FAINT = 1e-280
 
 @numba.njit(**PLAIN)
 def _probabilities(logits, emission, mask, likelihood, stop, stay):
-    """Likelihoods relative to the best option, ψ and 1 - ψ of one episode. Returns the sum of what was divided out."""
+    """Likelihoods relative to the best option, ψ and 1 - ψ of one episode. Returns the sum of the log maxima."""
     T, K = emission.shape
     total = 0.0
     for t in range(T):
@@ -44,7 +44,7 @@ def _probabilities(logits, emission, mask, likelihood, stop, stay):
 
 @numba.njit(**SUMS)
 def _forward(weights, likelihood, stop, stay, mask, alpha, switch):
-    """Filtered probabilities ``alpha[t]`` and the mass that switches on entering t. Returns log-sum and faintness."""
+    """Filtered ``alpha[t]`` and ``switch[t]``, p(b_t = 1 | a_0..t-1). Returns log p and the smallest prediction."""
     T, K = likelihood.shape
     total, product, faintest = 0.0, 1.0, 1.0
     for t in range(T):
@@ -80,7 +80,7 @@ def _forward(weights, likelihood, stop, stay, mask, alpha, switch):
 def _backward(
     weights, likelihood, stop, stay, mask, alpha, switch, beta, grad_weights, grad_logits, grad_emission, starts
 ):
-    """Gradients from the messages of one episode. Returns the faintest backward message."""
+    """Gradients from the messages of one episode. Returns the smallest backward message."""
     T, K = likelihood.shape
     faintest = 1.0
     beta[:] = 1.0
@@ -146,7 +146,7 @@ def _log_add(a, b):
 
 @numba.njit(**PLAIN)
 def _log_forward(log_weights, logits, emission, mask, alpha, switch):
-    """As :func:`_forward`, in log space and unscaled."""
+    """As :func:`_forward`, in log space and not normalized."""
     T, K = emission.shape
     for t in range(T):
         mass = 0.0
@@ -203,7 +203,7 @@ def _log_backward(
 def log_marginal(
     first, last, log_weights, logits, emission, mask, value, grad_weights, grad_logits, grad_emission, starts
 ):
-    """Episodes ``first`` to ``last - 1``."""
+    """Marginals, and gradients and starts unless their arrays are empty, of episodes ``first`` to ``last - 1``."""
     T, K = emission.shape[1:]
     likelihood, stop, stay, alpha = np.empty((T, K)), np.empty((T, K)), np.empty((T, K)), np.empty((T, K))
     switch, weights, beta = np.empty(T), np.empty(K), np.empty(K)

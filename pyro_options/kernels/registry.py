@@ -1,4 +1,4 @@
-"""Compiled kernels: whether there are any, on how many threads they run, and how torch and Pyro see them."""
+"""The registry of compiled kernels: availability, threads, and autograd functions that keep Pyro's provenance."""
 
 import importlib
 import threading
@@ -13,10 +13,10 @@ from torch import Tensor
 
 
 class Kernels:
-    """A module of compiled functions ``kernel(first, last, *arrays)``, each of which works on rows of its arrays.
+    """A module of compiled functions ``kernel(first, last, *arrays)``, which process rows ``first`` to ``last - 1``.
 
     :param name: of the module
-    :param thread_work: a thread with less work than this, in the caller's units, is not worth starting
+    :param thread_work: the least work per thread, in the units of ``work`` in :meth:`run`
     """
 
     def __init__(self, name: str, thread_work: int):
@@ -24,19 +24,22 @@ class Kernels:
 
     @cached_property
     def module(self) -> ModuleType | None:
-        """``None`` without numba."""
+        """The imported module; ``None`` without numba."""
         try:
             return importlib.import_module(self.name)
         except ImportError:
             return None
 
     def take(self, *tensors: Tensor) -> bool:
-        """Whether they are there and can take these tensors: on the CPU, all in single or all in double precision."""
+        """Whether the kernels are available and accept these tensors: on the CPU, all float32 or all float64."""
         kinds = {(x.device.type, x.dtype) for x in tensors}
         return kinds in ({("cpu", torch.float32)}, {("cpu", torch.float64)}) and self.module is not None
 
     def run(self, kernel: str, num_rows: int, work: int, *tensors: Tensor) -> None:
-        """Calls a kernel on equal shares of the rows, one for each of torch's threads that has enough to do."""
+        """Calls a kernel on equal shares of the rows, one per thread: at most torch's number of threads.
+
+        :param work: total work, which decides how many threads are worth starting
+        """
         function, arrays = getattr(self.module, kernel), [x.detach().numpy() for x in tensors]
         shares = max(1, min(torch.get_num_threads(), num_rows, work // self.thread_work))
         edges = [num_rows * i // shares for i in range(shares + 1)]
@@ -49,8 +52,8 @@ class Kernels:
             thread.join()
 
 
-#: every kernel by its module in this folder, with the work that is worth a thread of its own. Each saves at least a
-#: twentieth of a training step against its twin in torch (``benchmarks/kernels.py``)
+#: every kernel by its module in this folder, with the least work per thread. Each saves at least a twentieth of a
+#: training step compared with the same computation in torch (``benchmarks/kernels.py``)
 KERNELS = {
     name: Kernels(f"pyro_options.kernels.{name}", thread_work)
     for name, thread_work in {
@@ -65,13 +68,14 @@ KERNELS = {
 class TrackedFunction(torch.autograd.Function):
     """An autograd function that keeps Pyro's provenance: every custom function of the library derives from it.
 
-    ``TraceGraph_ELBO`` wraps non-reparameterized draws, and whatever is computed from them, in a tensor subclass that
-    records which draws a cost depends on. A plain autograd function takes such a wrapper for a tensor without
-    gradients, drops the record, and with it gradients, without an error.
+    ``TraceGraph_ELBO`` wraps non-reparameterized draws, and everything computed from them, in a tensor subclass that
+    records which draws a cost depends on. A plain autograd function treats such a wrapper as a tensor without
+    gradients and silently drops both the record and the gradients.
     """
 
     @classmethod
     def apply(cls, *inputs: Any) -> Any:
+        """The function of these inputs, with the provenance of all of them."""
         provenance = frozenset().union(*map(get_provenance, inputs))
         result = super().apply(*map(detach_provenance, inputs))
         return track_provenance(result, provenance) if provenance else result

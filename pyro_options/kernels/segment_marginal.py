@@ -1,13 +1,13 @@
-r"""The exact marginal of segments and skills and all its gradients, compiled for the CPU. Importing this imports numba.
+r"""Numba kernel: the marginal likelihood of actions with segments and skills summed out, and its gradients.
 
-In float64 whatever the inputs are, with likelihoods divided by those of the best skill at each step, so that every
-number is at most one and nothing is ever scaled again. What underflows is below 1e-308, so an episode whose
-probability comes out above ``FAINT`` has lost nothing that shows; the caller does the others in log space.
+Always in float64, with likelihoods divided by that of the best skill at each step, so that all numbers are at most one
+and no further normalization is needed. Terms that underflow are below 1e-308, which is negligible for an episode whose
+probability is above ``FAINT``; the caller computes the others in log space.
 
-Shapes: ``log_weights (K,)``, ``exactly`` and ``at_least`` ``(T + 1,)``, the chances of lengths, ``emission (N, T, K)``,
-``lengths (N,)``. Results are written to ``value (N,)``, :math:`-\infty` where too faint, and unless empty to
-``grad_weights (N, K)``, to ``grad_emission (N, T, K)``, which is :math:`p(h_t=k\mid a)`, and to ``starts (N, T, K)``,
-the chance that a segment of skill k begins at t.
+Shapes: ``log_weights (K,)``, ``exactly`` and ``at_least`` ``(T + 1,)``, P(L = l) and P(L >= l) of a segment's length L,
+``emission (N, T, K)``, ``lengths (N,)``. Outputs are ``value (N,)``, :math:`-\infty` for an episode below ``FAINT``,
+``grad_weights (N, K)``, ``grad_emission (N, T, K)``, which is :math:`p(h_t=k\mid a)`, and ``starts (N, T, K)``, the
+probability that a segment of skill k begins at t; empty output arrays are skipped.
 """
 
 import math
@@ -22,7 +22,7 @@ FAINT = 1e-260
 
 @numba.njit(**PLAIN)
 def _relative(emission, length, likelihood):
-    """Likelihoods of one episode relative to the best skill. Returns the sum of what was divided out."""
+    """Likelihoods of one episode relative to the best skill. Returns the sum of the log maxima."""
     K = emission.shape[1]
     total = 0.0
     for t in range(length):
@@ -37,7 +37,7 @@ def _relative(emission, length, likelihood):
 
 @numba.njit(**SUMS)
 def _segments(weights, likelihood, length, evidence):
-    """``evidence[s, u]``, the probability of the actions from s to u as one segment, whatever its skill."""
+    """``evidence[s, u]``, the probability of actions s to u - 1 as one segment, with its skill summed out."""
     K = len(weights)
     each = np.empty(K)
     whole = weights.sum()
@@ -54,13 +54,13 @@ def _segments(weights, likelihood, length, evidence):
 
 @numba.njit(**PLAIN)
 def _chance(s, u, length, exactly, at_least):
-    """That a segment which begins at s ends at u."""
+    """The probability that a segment which begins at s ends at u."""
     return at_least[u - s] if u == length else exactly[u - s]
 
 
 @numba.njit(**SUMS)
 def _forward(evidence, length, exactly, at_least, alpha):
-    """``alpha[u, j]``: the actions before u, and that the first j segments end there. Returns the marginal."""
+    """``alpha[u, j]``, the probability of the actions before u and of segment j ending at u. Returns the marginal."""
     M = alpha.shape[1]
     alpha[: length + 1] = 0.0
     alpha[0, 0] = 1.0
@@ -79,7 +79,7 @@ def _forward(evidence, length, exactly, at_least, alpha):
 
 @numba.njit(**SUMS)
 def _backward(evidence, length, exactly, at_least, beta):
-    """``beta[s, j]``: the actions from s on, given that the first j segments end there."""
+    """``beta[s, j]``, the probability of the actions from s on, given that segment j ends at s."""
     M = beta.shape[1]
     for s in range(length, -1, -1):
         beta[s, : M - 1] = 0.0
@@ -96,7 +96,7 @@ def _backward(evidence, length, exactly, at_least, beta):
 def _gradients(
     weights, likelihood, length, exactly, at_least, marginal, alpha, beta, each, grad_weights, grad_emission, starts
 ):
-    """How often a segment from s to u with skill k is expected, summed over all that a step or a skill belongs to.
+    """Expected numbers of segments from s to u with skill k, summed over the segments that contain a step.
 
     :param beta: divided by the marginal
     """
@@ -138,9 +138,9 @@ def _gradients(
 def log_marginal(
     first, last, log_weights, exactly, at_least, emission, lengths, segments, value, grad_weights, grad_emission, starts
 ):
-    """Episodes ``first`` to ``last - 1``.
+    """Marginals, and gradients and starts unless their arrays are empty, of episodes ``first`` to ``last - 1``.
 
-    :param segments: an array of length M
+    :param segments: an array of length M, of which only the length is used
     """
     T, K = emission.shape[1:]
     M = len(segments)

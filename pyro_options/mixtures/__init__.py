@@ -1,4 +1,4 @@
-"""Components with conjugate beliefs, and growth moves judged by the evidence lower bound."""
+"""Mixture components with conjugate posteriors, and growth moves that are accepted by the evidence lower bound."""
 
 import lazy_loader
 

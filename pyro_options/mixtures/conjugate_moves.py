@@ -1,4 +1,4 @@
-"""Growth of mixtures whose components hold a conjugate belief: moves and their judge work in closed form."""
+"""Births, merges and a rule for conjugate components: coordinate ascent and the ELBO in closed form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,27 +16,27 @@ from pyro_options.growth.snapshot import Snapshot
 from pyro_options.growth.usage import Usage
 from pyro_options.growth.verdict import Verdict
 
-#: what a birth tells its judge: how it would divide the rows, ``(N, K)``
+#: key in ``Newborns.notes`` of the responsibilities ``(N, K)`` that a birth found
 SHARES = "shares"
 
 
 class Conjugate(Protocol):
-    """Components that know the best belief for given rows, and the best prior for given beliefs."""
+    """Components with conjugate posteriors :math:`q(\\theta_k)`, and closed-form updates of q and of the prior."""
 
     def __call__(self) -> Any:
-        """A distribution of batch shape ``(K,)`` with expected log-densities."""
+        """A distribution of batch shape ``(K,)`` whose ``log_prob`` is the expected log-density under q."""
 
     def absorb(self, rows: Tensor, responsibilities: Tensor, index: Sequence[int] | None = None) -> None:
-        """Takes the best belief given the rows and who explains them."""
+        """Sets q to its optimum given the rows and their responsibilities."""
 
     def learn_prior(self) -> None:
-        """Takes the best prior given the beliefs."""
+        """Sets the hyperparameters of the prior to their optimum given q."""
 
     def loosen_prior(self) -> None:
-        """Undoes what keeps components alike."""
+        """Resets the hyperparameters that shrink components towards each other."""
 
     def divergence(self) -> Tensor:
-        """KL of each belief from the prior ``(K,)``."""
+        """KL(q || prior) of each component ``(K,)``."""
 
 
 def _log_weights(shares: Tensor) -> Tensor:
@@ -50,10 +50,10 @@ def _responsibilities(components: Conjugate, rows: Tensor, log_weights: Tensor) 
 
 @torch.no_grad()
 def ascend(components: Conjugate, rows: Tensor, shares: Tensor, steps: int) -> Tensor:
-    """Coordinate ascent of beliefs, prior, weights and responsibilities, none of which lowers the bound.
+    """Coordinate ascent on the ELBO over q, prior, weights and responsibilities in turn.
 
-    :param shares: responsibilities to start from ``(N, K)``
-    :returns: the responsibilities at the end
+    :param shares: initial responsibilities ``(N, K)``
+    :returns: the final responsibilities
     """
     for _ in range(steps):
         components.absorb(rows, shares)
@@ -64,22 +64,22 @@ def ascend(components: Conjugate, rows: Tensor, shares: Tensor, steps: int) -> T
 
 @torch.no_grad()
 def bound(components: Conjugate, scene: Scene, log_weights: Tensor) -> float:
-    """Lower bound on the log evidence of all rows, given weights; components that are absent cost nothing."""
+    """The ELBO of all rows given weights; components with the weight ``ABSENT`` add no divergence."""
     present = log_weights > ABSENT
     return float(scene.likelihood(scene.data)(log_weights).sum() - components.divergence()[present].sum())
 
 
 @dataclass(frozen=True)
 class BoundRule:
-    """Keeps a birth that raises the bound on the evidence of all rows.
+    """Accepts a birth if it raises the ELBO of all rows.
 
-    The divergence of the new component from its prior is the price of its parameters, so no rows need to be held out.
-    All components and their prior first adapt: what a birth is worth shows when the old component that covered its rows
-    has withdrawn to the others.
+    The KL divergence of the new component from its prior penalizes its parameters, so no rows need to be held out. All
+    components and their prior are first updated: the gain shows only after the component that used to cover the rows of
+    the new one has adapted to its remaining rows.
 
     :param components: see :class:`Conjugate`
-    :param min_gain: nats that a birth must bring; its stick costs a few
-    :param steps: of coordinate ascent before the judgement
+    :param min_gain: nats by which the ELBO must rise; it does not include the KL of the new stick, a few nats
+    :param steps: of coordinate ascent before the comparison
     """
 
     components: Conjugate
@@ -91,7 +91,7 @@ class BoundRule:
         return 1
 
     def accept(self, newborns: Newborns) -> Verdict:
-        """Keeps a birth that raises the bound."""
+        """Accepts a birth that raises the ELBO."""
         rows, components = newborns.data, self.components
         likelihood = newborns.likelihood(rows)
         before = bound(components, newborns, likelihood.refit(newborns.trial_weights(0.0)))
@@ -107,15 +107,15 @@ class BoundRule:
 
 @dataclass(frozen=True)
 class SeedBirth:
-    """Starts a new component with the rows nearest to one of them, and lets all components adapt to it.
+    """Initializes a new component with the nearest neighbours of a seed row, followed by coordinate ascent.
 
-    Of several seeds, mostly rows that are explained badly, the one stays from which the bound rises highest. The other
-    components are put back afterwards: how rows would be divided is left to the judge as a note.
+    Several seeds are tried, mostly rows of low likelihood, and the one with the highest ELBO is kept. The other
+    components are restored afterwards; the responsibilities found are passed to the rule in ``Newborns.notes``.
 
     :param components: see :class:`Conjugate`; a module
-    :param seeds: rows to start from
+    :param seeds: number of seeds to try
     :param steps: of coordinate ascent
-    :param neighbours: rows that a seed starts with, as multiples of N / (K + 1)
+    :param neighbours: number of rows that a seed starts with, as a multiple of N / (K + 1)
     """
 
     components: Any
@@ -138,7 +138,7 @@ class SeedBirth:
         newborns.notes[SHARES] = best
 
     def _try(self, newborns: Newborns, shares: Tensor, seed: int) -> tuple[float, Tensor]:
-        """The bound that is reached from this seed, and how rows are divided there."""
+        """The ELBO reached from this seed, and the responsibilities there."""
         rows, undo = newborns.data, Snapshot([self.components])
         distance = (((rows - rows[seed]) / rows.std(0).clamp(min=1e-12)) ** 2).sum(-1)
         count = max(2, int(self.neighbours * len(rows) / shares.shape[1]))
@@ -154,13 +154,14 @@ class SeedBirth:
 
 @dataclass(frozen=True)
 class BoundMerge:
-    """Lets one component have the rows of two, unless the bound on the evidence falls.
+    """Merges two components unless the ELBO falls by more than ``tolerance``.
 
     :param components: see :class:`Conjugate`
-    :param tolerance: nats lost that count as none; less than a birth must bring
-    :param candidates: pairs to try at each check, those whose rows agree most; components without a row come first
-    :param least_overlap: cosine of the responsibilities of a pair that is worth trying
-    :param steps: of coordinate ascent before the judgement
+    :param tolerance: nats that the ELBO may fall; less than a birth must gain
+    :param candidates: pairs to try at each check, by decreasing overlap of their responsibilities, after all components
+        with less than one row
+    :param least_overlap: the least cosine similarity of the responsibilities of a pair to try
+    :param steps: of coordinate ascent before the comparison
     """
 
     components: Conjugate
@@ -192,7 +193,7 @@ class BoundMerge:
         return tried
 
     def _pairs(self, shares: Tensor) -> list[tuple[int, int]]:
-        """Who could go, and who would take over."""
+        """Pairs of a component to remove and the component that takes its rows."""
         common = (shares.T @ shares).fill_diagonal_(-1.0)
         pairs = [(k, int(common[k].argmax())) for k, n in enumerate(shares.sum(0).tolist()) if n < 1]
         norm = shares.norm(dim=0).clamp(min=1e-12)

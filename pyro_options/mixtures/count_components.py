@@ -1,4 +1,4 @@
-"""Growable components over counts or categories, with a Dirichlet belief about each."""
+"""Growable multinomial components for counts or categories, with Dirichlet posteriors."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -12,14 +12,20 @@ from pyro_options.distributions.root_finding import bisect
 from pyro_options.errors import check
 from pyro_options.growth.growable import Growable
 
-#: bounds of what the prior can learn
+#: bounds of log c, the learned concentration of the prior
 _LOG_PRIOR = (-7.0, 5.0)
 
 
 class BeliefMultinomial(TorchDistribution):
-    r"""Counts under Dirichlet beliefs: the expected log-density, or with ``predictive`` the density.
+    r"""Counts under multinomials with Dirichlet posteriors :math:`q(\theta_k) = \mathrm{Dirichlet}(c_k)`.
 
-    :param concentration: ``(K, V)``
+    .. math:: E_q\log p(x\mid\theta_k) = \log\frac{n!}{\prod_v x_v!}
+        + \sum_v x_v\,[\psi(c_{kv}) - \psi(\sum_u c_{ku})], \qquad n = \sum_v x_v
+
+    with the digamma function :math:`\psi`. Batch shape ``(K,)``, event shape ``(V,)``.
+
+    :param concentration: :math:`c`, ``(K, V)``
+    :param predictive: ``log_prob`` is the posterior predictive :math:`\log E_q\,p(x\mid\theta_k)` instead
     """
 
     arg_constraints: ClassVar[dict] = {}
@@ -40,13 +46,14 @@ class BeliefMultinomial(TorchDistribution):
 
 
 class CountComponents(Growable, nn.Module):
-    r"""Multinomials with a symmetric Dirichlet prior, and a Dirichlet belief about each.
+    r"""Multinomials with a symmetric Dirichlet prior and Dirichlet posteriors.
 
     .. math:: \theta_k\sim\mathrm{Dirichlet}(c, \ldots, c), \qquad x\mid k\sim\mathrm{Multinomial}(\theta_k)
 
-    A row is a vector of counts: words of a document, or one-hot categories. The prior's c is learned.
+    A row is a vector of counts ``(V,)``: words of a document, or one-hot categories. c is learned.
 
     :param num_values: V
+    :param num_components: K
     """
 
     component_axes = {"log_counts": 0}
@@ -66,21 +73,22 @@ class CountComponents(Growable, nn.Module):
         return torch.exp(self.log_prior) + torch.exp(self.log_counts)
 
     def forward(self) -> BeliefMultinomial:
-        """Expected log-densities, batch shape ``(K,)``."""
+        """Expected log-densities under q, batch shape ``(K,)``."""
         return BeliefMultinomial(self._concentration())
 
     def predictive(self) -> BeliefMultinomial:
-        """What each component predicts."""
+        """Posterior predictive of each component, batch shape ``(K,)``."""
         return BeliefMultinomial(self._concentration(), predictive=True)
 
     def prior_predictive(self) -> BeliefMultinomial:
-        """What a component not yet born predicts, batch shape ``(1,)``."""
+        """Prior predictive, of a component not yet created, batch shape ``(1,)``."""
         return BeliefMultinomial(torch.exp(self.log_prior).expand(1, self.log_counts.shape[1]), predictive=True)
 
     @torch.no_grad()
     def absorb(self, rows: Tensor, responsibilities: Tensor, index: Sequence[int] | None = None) -> None:
-        """Sets the belief to the best one when rows belong to components in these shares: coordinate ascent.
+        """Sets q to its optimum given the responsibilities of the rows, a step of coordinate ascent.
 
+        :param rows: counts ``(N, V)``
         :param responsibilities: ``(N, K)``, or a column for each of ``index``
         :param index: the components to change, all by default
         """
@@ -89,7 +97,7 @@ class CountComponents(Growable, nn.Module):
 
     @torch.no_grad()
     def learn_prior(self) -> None:
-        """Sets the prior to the one under which the beliefs there are cost least: coordinate ascent."""
+        """Sets c to the value with the least KL divergence of all q, a step of coordinate ascent."""
         c = self._concentration()
         V = c.shape[-1]
         expected = (torch.digamma(c) - torch.digamma(c.sum(-1, keepdim=True))).mean()  # E log θ
@@ -101,7 +109,7 @@ class CountComponents(Growable, nn.Module):
         self.log_prior.copy_(bisect(slope, low, high, 25))
 
     def loosen_prior(self) -> None:
-        """Nothing to take back: no prior of this kind holds components together."""
+        """Does nothing: the symmetric prior does not shrink components towards each other."""
 
     def divergence(self) -> Tensor:
         """KL(q || prior) of each component ``(K,)``."""

@@ -1,4 +1,4 @@
-"""Growable Gaussian components, whose means and covariances are known as well as the data allow."""
+"""Growable Gaussian components with normal-Wishart posteriors over means and precisions."""
 
 from collections.abc import Sequence
 
@@ -12,34 +12,35 @@ from .normal_wishart import BeliefGaussian, NormalWishart, log_det_shift
 
 
 def _factors(precision: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
-    """The two parts in which a :class:`NormalWishart` keeps its expected precision ``(..., D, D)``."""
+    """``log_diagonal`` and ``upper`` of the :class:`NormalWishart` with this expected precision ``(..., D, D)``."""
     R = torch.linalg.cholesky(precision, upper=True)
     diagonal = R.diagonal(dim1=-2, dim2=-1)
     return torch.log(diagonal).to(like), (R / diagonal.unsqueeze(-1)).to(like)
 
 
-#: bounds of what the prior can learn: observations that it is worth, of a mean and of a precision beyond the least
+#: bounds of the learned κ₀ and of ν₀ - (D + 1), the pseudo-counts of the prior
 _KAPPA = (1e-3, 1e2)
 _DOF = (1.0, 1e2)
 _INITIAL_LOG_KAPPA = -2.0
 
-#: variance below which the prior expects no component, of the data's: values are rounded, and some are equal
+#: least variance of a component under the prior, relative to the data: rounded or equal values would make it zero
 _FLOOR = 1e-4
 
 
 class GaussianComponents(Growable, nn.Module):
-    r"""Gaussians with a conjugate prior, and a belief about each of them.
+    r"""Gaussians with a learned normal-Wishart prior and normal-Wishart posteriors.
 
     .. math:: \Lambda_k\sim W(\bar\Lambda/\nu_0, \nu_0), \quad \mu_k\sim N(0, (\kappa_0\Lambda_k)^{-1}), \quad
         q(\mu_k,\Lambda_k) = \text{normal-Wishart with } \kappa_0 + n_k \text{ and } \nu_0 + n_k
 
-    in units in which the data have mean 0 and variance 1. The belief makes a component that explains n points as broad
-    as n points allow, so none collapses on a point, and :meth:`divergence` charges for every component. The prior is
-    learned, all of it: :math:`\bar\Lambda` is the shape that components have on average, :math:`\nu_0` how much they
-    have in common, :math:`\kappa_0` how far apart they are. So a component of few points takes its shape from the
-    others, and where all have one shape another costs no more than its mean.
+    in units in which the data have mean 0 and variance 1. The posterior keeps a component of few points broad, so none
+    collapses on a single point, and :meth:`divergence` penalizes every component. All hyperparameters of the prior are
+    learned: :math:`\bar\Lambda` is the average precision of components, :math:`\nu_0` how similar their precisions are,
+    :math:`\kappa_0` how close their means are. So the covariance of a component of few points is shrunk towards that of
+    the others, and if all covariances are alike, a new component costs little more than its mean.
 
-    :param rows: data ``(N, D)`` that set the units
+    :param rows: data ``(N, D)``, for the units only
+    :param num_components: K
     :param covariance: ``full`` or ``diagonal``
     """
 
@@ -73,7 +74,7 @@ class GaussianComponents(Growable, nn.Module):
         return float(torch.tensor(1.0 + self.num_rows / 10).log())
 
     def fresh(self, name, count):
-        """A place among the data at random, and the spread of the narrowest half of the components."""
+        """A random mean, standard normal like the data, and the median scale of the existing components."""
         shape = (count, *getattr(self, name).shape[1:])
         if name == "loc":
             return torch.randn(shape)
@@ -83,20 +84,20 @@ class GaussianComponents(Growable, nn.Module):
 
     @torch.no_grad()
     def inherit(self, child, parent, noise):
-        """The parent's Gaussian, displaced by ``noise`` of its standard deviations."""
+        """The posterior of the parent, its mean displaced at random by ``noise`` standard deviations."""
         direction = torch.randn_like(self.loc[child]) * torch.exp(-self.log_diagonal[parent])
         for name in ("log_diagonal", "upper", "log_count"):
             getattr(self, name)[child] = getattr(self, name)[parent]
         self.loc[child] = self.loc[parent] + noise * direction
 
     def prior(self) -> NormalWishart:
-        """p of leading shape ``(1, blocks)``."""
+        """The prior, of leading shape ``(1, blocks)``."""
         loc = torch.zeros_like(self.loc[:1])
         kappa, nu = (x.expand(loc.shape[:-1]) for x in (torch.exp(self.log_kappa), self._nu()))
         return NormalWishart(loc, self.prior_log_diagonal.unsqueeze(0), self.prior_upper.unsqueeze(0), kappa, nu)
 
     def belief(self) -> NormalWishart:
-        """q of leading shape ``(K, blocks)``."""
+        """The posterior q, of leading shape ``(K, blocks)``."""
         count = torch.exp(self.log_count).unsqueeze(-1).expand(self.loc.shape[:-1])
         kappa, nu = torch.exp(self.log_kappa) + count, self._nu() + count
         return NormalWishart(self.loc, self.log_diagonal, self.upper, kappa, nu)
@@ -105,15 +106,15 @@ class GaussianComponents(Growable, nn.Module):
         return self.loc.shape[-1] + 1 + torch.exp(self.log_dof)  # above D + 1, so that the covariance has a mean
 
     def forward(self) -> BeliefGaussian:
-        """Expected log-densities, batch shape ``(K,)``."""
+        """Expected log-densities under q, batch shape ``(K,)``."""
         return BeliefGaussian(self.belief(), self.center, self.scale)
 
     def predictive(self) -> BeliefGaussian:
-        """What each component predicts: Student's t."""
+        """Posterior predictive of each component, a Student's t, batch shape ``(K,)``."""
         return BeliefGaussian(self.belief(), self.center, self.scale, predictive=True)
 
     def prior_predictive(self) -> BeliefGaussian:
-        """What a component not yet born predicts, batch shape ``(1,)``."""
+        """Prior predictive, of a component not yet created, batch shape ``(1,)``."""
         return BeliefGaussian(self.prior(), self.center, self.scale, predictive=True)
 
     def divergence(self) -> Tensor:
@@ -122,8 +123,9 @@ class GaussianComponents(Growable, nn.Module):
 
     @torch.no_grad()
     def absorb(self, rows: Tensor, responsibilities: Tensor, index: Sequence[int] | None = None) -> None:
-        """Sets the belief to the best one when rows belong to components in these shares: coordinate ascent.
+        """Sets q to its optimum given the responsibilities of the rows, a step of coordinate ascent.
 
+        :param rows: ``(N, D)``
         :param responsibilities: ``(N, K)``, or a column for each of ``index``
         :param index: the components to change, all by default
         """
@@ -146,7 +148,7 @@ class GaussianComponents(Growable, nn.Module):
 
     @torch.no_grad()
     def learn_prior(self) -> None:
-        """Sets the prior to the one under which the beliefs there are cost least: coordinate ascent."""
+        """Sets the prior to the one with the least KL divergence of all q, a step of coordinate ascent."""
         q = self.belief()
         D, prior = q.size, self.prior()
         precision = (q.factor.mT @ q.factor).double().mean(0)  # (blocks, D, D)
@@ -158,12 +160,12 @@ class GaussianComponents(Growable, nn.Module):
         self.log_kappa.copy_(torch.log(kappa.clamp(*_KAPPA)))
         spread = (q.log_det + q.log_det_shift).mean(0) - 2 * log_diagonal.sum(-1)  # (blocks,)
         grid = torch.linspace(*torch.tensor(_DOF).log().tolist(), 512).to(spread)
-        rising = log_det_shift(D + 1 + torch.exp(grid), D)  # the best ν has the spread that there is
+        rising = log_det_shift(D + 1 + torch.exp(grid), D)  # the optimal ν₀ matches the average log-determinant
         self.log_dof.copy_(grid[torch.searchsorted(rising, spread.mean()).clamp(max=len(grid) - 1)])
 
     @torch.no_grad()
     def loosen_prior(self) -> None:
-        """Takes back what the prior has learned except the average shape, so that components may become different."""
+        """Resets ν₀ and bounds κ₀ by its initial value, so that components may become different; keeps the average."""
         self.log_dof.zero_()
         self.log_kappa.clamp_(max=_INITIAL_LOG_KAPPA)
 

@@ -1,4 +1,4 @@
-"""What is known about the mean and precision of Gaussians, and what that says of data."""
+"""Normal-Wishart distributions over means and precisions, and the densities of rows under them."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch.distributions import constraints
 
 
 def log_det_shift(nu: Tensor, size: int) -> Tensor:
-    """E log \\|Λ\\| - log \\|E Λ\\| of a Wishart ``(...)``, below zero."""
+    """E log \\|Λ\\| - log \\|E Λ\\| of a Wishart distribution ``(...)``, always negative."""
     order = torch.arange(size, dtype=nu.dtype, device=nu.device)
     digammas = torch.digamma((nu.unsqueeze(-1) - order) / 2).sum(-1)
     return digammas + size * (math.log(2) - torch.log(nu))
@@ -19,37 +19,41 @@ def log_det_shift(nu: Tensor, size: int) -> Tensor:
 
 @dataclass(frozen=True)
 class NormalWishart:
-    r"""A belief about Gaussians: :math:`\Lambda\sim W(R^\top R/\nu, \nu)`, :math:`\mu\sim N(m, (\kappa\Lambda)^{-1})`.
+    r"""A distribution over the mean μ and precision Λ of Gaussians.
 
-    The precision is known by its mean :math:`E\Lambda = R^\top R`, with R upper triangular. Leading dimensions are
-    independent Gaussians.
+    .. math:: \Lambda\sim W(R^\top R/\nu, \nu), \qquad \mu\mid\Lambda\sim N(m, (\kappa\Lambda)^{-1})
+
+    The expected precision is :math:`E\Lambda = R^\top R`, with R upper triangular. Leading dimensions are independent.
     """
 
     loc: Tensor  # (..., D) m
     log_diagonal: Tensor  # (..., D) logarithm of the diagonal of R
-    upper: Tensor  # (..., D, D) R over its diagonal, one row at a time; only what is above the diagonal counts
-    kappa: Tensor  # (...) how many observations of the mean
-    nu: Tensor  # (...) how many of the precision, over D - 1
+    upper: Tensor  # (..., D, D) rows of R divided by their diagonal entry; entries on or below the diagonal are ignored
+    kappa: Tensor  # (...) pseudo-count of the mean
+    nu: Tensor  # (...) degrees of freedom, above D - 1
 
     @property
     def size(self) -> int:
-        """Dimensions of a row."""
+        """D."""
         return self.loc.shape[-1]
 
     @property
     def log_det(self) -> Tensor:
-        """log \\|E Λ\\|"""
+        """log \\|E Λ\\|."""
         return 2 * self.log_diagonal.sum(-1)
 
     @property
     def log_det_shift(self) -> Tensor:
-        """E log \\|Λ\\| - log \\|E Λ\\|, below zero."""
+        """E log \\|Λ\\| - log \\|E Λ\\|, always negative."""
         return log_det_shift(self.nu, self.size)
 
     def distance(self, value: Tensor) -> Tensor:
-        """Squared Mahalanobis distance from m under E Λ, for values with at least the dimensions of m."""
+        """Squared Mahalanobis distance from m under E Λ.
+
+        :param value: with at least as many dimensions as m
+        """
         R, loc = self.factor, self.loc
-        rows = value.reshape(-1, *value.shape[value.dim() - loc.dim() :])  # all rows in one dimension: one product
+        rows = value.reshape(-1, *value.shape[value.dim() - loc.dim() :])  # flat, for a single matrix product
         white = torch.einsum("...ij,n...j->n...i", R, rows) - (R @ loc.unsqueeze(-1)).squeeze(-1)
         return (white**2).sum(-1).reshape(torch.broadcast_shapes(value.shape, loc.shape)[:-1])
 
@@ -62,7 +66,7 @@ class NormalWishart:
     def predictive_log_prob(self, value: Tensor) -> Tensor:
         """log E N(x; μ, Λ), a Student's t."""
         D, dof = self.size, self.nu - self.size + 1
-        shrink = self.kappa / (self.kappa + 1) / self.nu  # precision of the t is dof * shrink * E Λ
+        shrink = self.kappa / (self.kappa + 1) / self.nu  # the precision of the t is dof * shrink * E Λ
         log_det = self.log_det + D * torch.log(shrink)
         normalizer = torch.lgamma((dof + D) / 2) - torch.lgamma(dof / 2) + 0.5 * (log_det - D * math.log(math.pi))
         return normalizer - 0.5 * (dof + D) * torch.log1p(shrink * self.distance(value))
@@ -74,7 +78,7 @@ class NormalWishart:
         return torch.exp(self.log_diagonal).unsqueeze(-1) * unit
 
     def divergence(self, prior: "NormalWishart") -> Tensor:
-        """KL to another belief ``(...)``."""
+        """KL divergence to ``prior``, ``(...)``."""
         D = self.size
         ratio = prior.kappa / self.kappa
         mean = 0.5 * (D * (ratio - 1 - torch.log(ratio)) + prior.kappa * self.distance(prior.loc))
@@ -87,14 +91,18 @@ class NormalWishart:
 
 
 class BeliefGaussian(TorchDistribution):
-    r"""A row under a :class:`NormalWishart` belief: its expected log-density, or with ``predictive`` its density.
+    r"""Rows under Gaussians with :class:`NormalWishart` posteriors q.
 
-    With :math:`E_q\log N` the evidence lower bound has no noise from the parameters. A row is cut into blocks of equal
-    size with a belief each: one for a full covariance, one per entry for a diagonal one.
+    .. math:: \log p_k(x) = E_q\log N(x; \mu_k, \Lambda_k^{-1})
 
-    :param belief: leading shape ``(K, blocks)``
-    :param center: location of the units that the belief is in ``(blocks * size,)``
-    :param scale: of the same
+    so that the ELBO has no sampling noise from the parameters. Batch shape ``(K,)``, event shape ``(D,)``. A row is
+    split into blocks of equal size with a posterior each: one block for a full covariance, one per entry for a diagonal
+    one.
+
+    :param belief: q, of leading shape ``(K, blocks)``
+    :param center: q describes ``(row - center) / scale``, ``(D,)``
+    :param scale: ``(D,)``
+    :param predictive: ``log_prob`` is the posterior predictive :math:`\log E_q\,N` instead, a Student's t
     """
 
     arg_constraints: ClassVar[dict] = {}
@@ -115,7 +123,7 @@ class BeliefGaussian(TorchDistribution):
         return log_prob(rows).sum(-1) - torch.log(self.scale).sum()
 
     def sample(self, sample_shape=torch.Size()):
-        """Rows at the expected precision."""
+        """Rows from Gaussians at the mean and the expected precision of q."""
         belief = self.belief
         with torch.no_grad():
             noise = torch.randn(torch.Size(sample_shape) + belief.loc.shape, dtype=belief.loc.dtype)

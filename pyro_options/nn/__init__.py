@@ -1,4 +1,4 @@
-"""Network parts shared by options and segments."""
+"""Neural network modules shared by options and segments."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""An LSTM that reads episodes backwards, at the cost of one product with its inputs."""
+"""An LSTM that reads episodes backwards in time, with a single product for the inputs of all steps."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from pyro_options.kernels.registry import KERNELS, TrackedFunction
 
-_NARROW = 64  # numbers that cost less to copy than a second product
+_NARROW = 64  # input width up to which a concatenation is cheaper than a second product
 KERNEL = KERNELS["lstm"]
 
 
 def reverse_episodes(steps: Tensor, mask: Tensor) -> Tensor:
-    """Each episode backwards, its padding left at the end. Its own inverse.
+    """Reverses each episode in time, with its padding still at the end. Its own inverse.
 
     :param steps: ``(N, T, D)``
     :param mask: ``(N, T)``
@@ -25,7 +25,7 @@ def reverse_episodes(steps: Tensor, mask: Tensor) -> Tensor:
 
 
 def linear_of_parts(parts: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Tensor:
-    """A linear layer on inputs side by side, which wide ones are in thought only, to spare a copy."""
+    """A linear layer on the concatenation of ``parts``, without materializing it if it is wide."""
     if sum(part.shape[-1] for part in parts) <= _NARROW:
         return nn.functional.linear(torch.cat(tuple(parts), -1), weight, bias)
     weights = weight.split([part.shape[-1] for part in parts], 1)
@@ -36,10 +36,10 @@ def linear_of_parts(parts: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Te
 
 
 class CompiledRecurrence(TrackedFunction):
-    """``gates (N, T, 4H)``, ``weight (4H, H)`` and ``lengths (N,)`` to ``(N, T, H)``, zero in the padding.
+    """``gates (N, T, 4H)``, ``weight (4H, H)``, ``lengths (N,)`` to hidden states ``(N, T, H)``, zero in the padding.
 
-    The gates are overwritten with what the way back needs, which spares the largest of the buffers: pass the result of
-    a product, which nobody else looks at.
+    To save the largest buffer, ``gates`` is overwritten with the activations that the backward pass needs: pass a
+    temporary tensor that is not used elsewhere.
     """
 
     @staticmethod
@@ -59,15 +59,15 @@ class CompiledRecurrence(TrackedFunction):
         grad_gates = torch.empty_like(squashed)
         inputs = grad.contiguous(), weight.contiguous(), lengths, squashed, cells
         KERNEL.run("backward", N, N * T, *inputs, grad_gates)
-        # The step after comes first here. All episodes in one row, so that nothing is copied; where one ends the step
-        # after belongs to another, which is taken out again.
+        # The recurrence runs backwards, so step t depends on the hidden state of t + 1. Flattening the episodes avoids
+        # a copy but pairs the last step of each with the first of the next; those terms are subtracted again.
         grad_weight = grad_gates.flatten(0, 1)[:-1].t() @ hidden.flatten(0, 1)[1:]
         grad_weight -= grad_gates[:-1, -1].t() @ hidden[1:, 0]
         return grad_gates, grad_weight, None
 
 
 def _torch_recurrence(gates: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
-    """The same with torch's LSTM on any device, its input weight the identity."""
+    """The same with torch's LSTM, on any device; the gates are its inputs, with the identity as input weight."""
     width, H = weight.shape
     start, nothing = gates.new_zeros((1, len(gates), H)), gates.new_zeros(width)
     weights = [torch.eye(width, dtype=gates.dtype, device=gates.device), weight, nothing, nothing]
@@ -77,9 +77,9 @@ def _torch_recurrence(gates: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
 
 
 def backward_recurrence(gates: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
-    """What :func:`backward_lstm` does once the products with the inputs are there.
+    """The recurrent part of :func:`backward_lstm`: hidden states ``(N, T, H)``.
 
-    :param gates: ``(N, T, 4H)``
+    :param gates: contribution of inputs and biases ``(N, T, 4H)``; may be overwritten
     :param weight: of the hidden state ``(4H, H)``
     :param mask: ``(N, T)``
     """
@@ -91,10 +91,10 @@ def backward_recurrence(gates: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
 def backward_lstm(lstm: nn.LSTM, parts: Sequence[Tensor], mask: Tensor) -> Tensor:
     """Hidden states ``(N, T, H)`` of a one-layer LSTM that has read steps ``T - 1, …, t``; zero in the padding.
 
-    Products with the inputs come first, for all steps at once and in the order they have: neither the inputs nor their
-    gradient, which nobody needs, are ever copied.
+    The inputs of all steps are multiplied at once and in their original order, so wide inputs are never copied or
+    reversed.
 
-    :param parts: ``(N, T, D_i)``, side by side the inputs of the LSTM
+    :param parts: ``(N, T, D_i)``, whose concatenation is the input of the LSTM
     :param mask: ``(N, T)``
     """
     gates = linear_of_parts(parts, lstm.weight_ih_l0, lstm.bias_ih_l0 + lstm.bias_hh_l0)

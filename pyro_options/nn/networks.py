@@ -1,4 +1,4 @@
-"""State networks."""
+"""Multilayer perceptrons, and the output size of any network."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from pyro_options.errors import check_count
 
 
 def mlp(in_features: int, hidden: Sequence[int]) -> tuple[nn.Module, int]:
-    """Linear layers with ReLU behind each, and the width of what comes out; no layer at all for ``hidden=()``."""
+    """Linear layers, each followed by a ReLU, and their output size; an empty ``Sequential`` for ``hidden=()``."""
     layers: list[nn.Module] = []
     for width in hidden:
         check_count(width, "every width in hidden")
@@ -19,7 +19,7 @@ def mlp(in_features: int, hidden: Sequence[int]) -> tuple[nn.Module, int]:
 
 
 def output_size(network: nn.Module, in_features: int) -> int:
-    """The number of features that a network on ``(..., in_features)`` gives."""
+    """The output size of a network on inputs ``(..., in_features)``."""
     like = next(network.parameters(), torch.empty(0))
     with torch.no_grad():
         return network(torch.zeros(1, 1, in_features, dtype=like.dtype, device=like.device)).shape[-1]

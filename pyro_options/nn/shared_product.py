@@ -1,4 +1,4 @@
-"""Linear layers that read the same states, in one product."""
+"""One matrix product for all linear layers that read the same states."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,17 +8,17 @@ from torch import Tensor, nn
 
 
 class ReadsStates:
-    """Mixin for an ``nn.Module`` that puts a linear layer on what a network makes of the states."""
+    """Mixin for an ``nn.Module`` that applies a linear layer to states, or to the features of a state network."""
 
-    #: states, and what the layer gives on them, while :func:`shared_product` holds
+    #: states and the layer's output on them, inside :func:`shared_product`
     _computed: tuple[Tensor, Tensor] | None = None
 
     def state_layer(self) -> tuple[nn.Module | None, nn.Module]:
-        """The network, ``None`` if the layer reads the states themselves, and the layer, with a weight and a bias."""
+        """The state network, ``None`` if the layer reads the states themselves, and the layer, with weight and bias."""
         raise NotImplementedError
 
     def read(self, states: Tensor) -> Tensor:
-        """What the layer gives, taken from a shared product if there is one."""
+        """The output of the layer, taken from a shared product if there is one."""
         if self._computed is not None and self._computed[0] is states:
             return self._computed[1]
         network, layer = self.state_layer()
@@ -27,13 +27,13 @@ class ReadsStates:
 
 @contextmanager
 def shared_product(states: Tensor, *modules: nn.Module) -> Iterator[None]:
-    """While inside, linear layers within ``modules`` on the same features of ``states`` share one product.
+    """A context in which linear layers inside ``modules`` that read the same features of ``states`` share one product.
 
-    Nothing else changes. Reading wide features costs as much as multiplying them, so the encoder of a guide comes
-    almost for free beside the policies of a model, and terminations do beside both. What was computed is kept on the
-    layers themselves until the end of the block.
+    Results are the same. With wide features the product is limited by memory bandwidth, so the encoder of a guide and
+    the terminations cost almost nothing beside the policies of a model. The outputs are cached on the layers until the
+    end of the block.
 
-    :param states: recognized by identity: pass the very tensor that the modules will see
+    :param states: compared by identity: pass the same tensor object to the modules
     """
     groups: dict[nn.Module | None, dict[nn.Module, ReadsStates]] = {}  # by network, then by layer
     for part in (part for module in modules for part in module.modules()):

@@ -1,4 +1,4 @@
-"""Wide states in a few numbers."""
+"""A linear embedding of wide states."""
 
 from torch import Tensor, nn
 
@@ -9,11 +9,11 @@ from .varying_inputs import VaryingInputs
 
 
 class StateEmbedding(ReadsStates, nn.Module):
-    """A linear layer that makes a wide state narrow ahead of an encoder.
+    """A linear layer that reduces wide states before an encoder.
 
     :param state_dim: size of a state
-    :param units: what is left of it
-    :param inputs: picks entries of the state first
+    :param units: size of the embedding
+    :param inputs: selects entries of the state first
     """
 
     def __init__(self, state_dim: int, units: int, inputs: VaryingInputs | None = None):

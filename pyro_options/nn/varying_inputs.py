@@ -1,4 +1,4 @@
-"""Inputs that never vary cost nothing."""
+"""Selection of the state entries that vary in the demonstrations."""
 
 import numpy as np
 import torch
@@ -6,15 +6,15 @@ from torch import Tensor, nn
 
 from pyro_options.errors import check
 
-_ROWS = 16  # episodes looked at together
+_ROWS = 16  # episodes to compare at a time
 
 
 class VaryingInputs(nn.Module):
-    """The entries of a state that vary in the demonstrations; the others are left out of every product.
+    """Selects the entries of a state that vary in the demonstrations, so that linear layers skip the constant ones.
 
-    Nothing is lost on the demonstrations: what a linear layer could learn from a constant entry is in its bias. On a
-    state where such an entry does differ it is ignored, as if it still had its constant value, where a layer on the
-    whole state would add a weight that no datum has ever moved.
+    On the demonstrations this loses nothing: the effect of a constant entry is in the bias. On a new state in which
+    such an entry differs, the difference is ignored; a layer on the whole state would multiply it by a weight that the
+    data do not determine.
 
     :param index: the entries to keep, in increasing order
     :param state_dim: size of a whole state
@@ -33,7 +33,7 @@ class VaryingInputs(nn.Module):
 
     @classmethod
     def from_states(cls, states: Tensor, mask: Tensor) -> "VaryingInputs":
-        """Keeps what varies over the steps in use; one entry if none does.
+        """Keeps the entries that vary over the unpadded steps, or one entry if none does.
 
         :param states: ``(N, T, D)``
         :param mask: ``(N, T)``
@@ -47,7 +47,7 @@ class VaryingInputs(nn.Module):
 
     @classmethod
     def from_bytes(cls, packed: Tensor, mask: Tensor) -> "VaryingInputs":
-        """The same of states whose bits are packed into bytes ``(N, T, B)``, without unpacking them."""
+        """The same for states whose bits are packed into bytes ``(N, T, B)``, without unpacking them."""
         reference = packed[0, 0].cpu().numpy()
         differs = np.zeros_like(reference)
         for rows, used in zip(packed.cpu().split(_ROWS), mask.cpu().split(_ROWS)):
@@ -57,7 +57,7 @@ class VaryingInputs(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """``(..., D) -> (..., len(index))``."""
-        plain = states.device.type == "cpu" and states.dtype is not torch.bfloat16  # numpy has no such type
+        plain = states.device.type == "cpu" and states.dtype is not torch.bfloat16  # numpy has no bfloat16
         if plain and not states.requires_grad:  # six times as fast as index_select
             return torch.from_numpy(np.take(states.numpy(), self.index.numpy(), axis=-1))
         return states.index_select(-1, self.index)

@@ -1,4 +1,4 @@
-"""Options as a hidden Markov model: paths, actions, policies, encoder."""
+"""Options as a hidden Markov model: distributions of paths and actions, policies, terminations, encoder."""
 
 import lazy_loader
 

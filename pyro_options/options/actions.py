@@ -1,4 +1,4 @@
-"""Actions of an episode given its path: one component per option, weighted by the options in use."""
+"""Distributions of the actions of an episode given its path, with one component per option."""
 
 import math
 from typing import ClassVar
@@ -11,20 +11,20 @@ from torch.distributions import constraints
 from pyro_options.distributions.log_space import log_mix
 from pyro_options.errors import InputError
 
-_FEW = 8  # actions
+_FEW = 8  # actions up to which a logsumexp is faster than a log_softmax
 
 
 class OptionActions(TorchDistribution):
-    r"""Actions with one component per option.
+    r"""Base of action distributions with one component per option.
 
     .. math:: \log p(a\mid\zeta) = \sum_t \log \sum_k h_{t,k}\,\pi_k(a_t\mid s_t)
 
-    For a discrete path this is :math:`\pi_{h_t}`, for a relaxed one the mixture that the paper's code uses. A subclass
+    For a discrete path this is :math:`\pi_{h_t}`, for a relaxed one a mixture, as in the paper's code. A subclass
     defines ``component_log_prob(actions)``, :math:`\log\pi_k(a_t\mid s_t)` of shape ``(..., T, K)``, and
     ``given(path)``, the same components under another path.
 
-    :param path: path tensor ``(..., T, K + 1)``; anything else when only the components are asked for
-    :param mask: steps in use ``(..., T)``
+    :param path: path tensor ``(..., T, K + 1)``; not needed if only the components are used
+    :param mask: unpadded steps ``(..., T)``
     """
 
     arg_constraints: ClassVar[dict] = {}
@@ -42,7 +42,7 @@ class OptionActions(TorchDistribution):
         return self.path[..., 1:]
 
     def responsibilities(self, value: Tensor) -> Tensor:
-        """``(..., T, K)``: the options of the path itself; padded steps hold zeros."""
+        """``(..., T, K)``: the options of the path, since it is given; zero in padded steps."""
         h = self._options()
         return h if self.step_mask is None else h * self.step_mask.unsqueeze(-1)
 
@@ -55,9 +55,13 @@ class OptionActions(TorchDistribution):
 
 
 class CategoricalActions(OptionActions):
-    """Discrete actions.
+    r"""Discrete actions; an :class:`OptionActions` of event shape ``(T,)``.
 
-    :param logits: ``(..., T, K, A)``
+    .. math:: \pi_k(a_t\mid s_t) = \mathrm{softmax}(l_{t,k})_{a_t}
+
+    :param logits: :math:`l`, ``(..., T, K, A)``
+    :param path: as in :class:`OptionActions`
+    :param mask: unpadded steps ``(..., T)``
     """
 
     support = constraints.independent(constraints.nonnegative_integer, 1)
@@ -81,7 +85,7 @@ class CategoricalActions(OptionActions):
         """log π_k(a_t | s_t), ``(..., T, K)``."""
         logits = self.logits.expand(value.shape + self.logits.shape[-2:])
         chosen = value[..., None, None].expand(logits.shape[:-1] + (1,))
-        if logits.shape[-1] <= _FEW:  # a softmax over few numbers costs more than two passes over them
+        if logits.shape[-1] <= _FEW:
             return logits.gather(-1, chosen).squeeze(-1) - torch.logsumexp(logits, -1)
         return torch.log_softmax(logits, -1).gather(-1, chosen).squeeze(-1)
 
@@ -92,21 +96,30 @@ class CategoricalActions(OptionActions):
 
 
 class GaussianActions(OptionActions):
-    """Continuous actions with a diagonal Gaussian per option.
+    r"""Continuous actions with a diagonal Gaussian per option; an :class:`OptionActions` of event shape ``(T, A)``.
 
-    :param mean: ``(..., T, K, A)``
-    :param log_scale: broadcastable to ``mean``
+    .. math:: \pi_k(a_t\mid s_t) = N(a_t;\, \mu_{t,k}, \mathrm{diag}(\sigma_{t,k}^2))
+
+    Where commands saturate the Gaussian is censored: an action at a bound has the probability of the whole tail beyond
+    it, :math:`\Phi((l - \mu)/\sigma)` at the lower bound l.
+
+    :param mean: :math:`\mu`, ``(..., T, K, A)``
+    :param log_scale: :math:`\log\sigma`, broadcastable to ``mean``
+    :param path: as in :class:`OptionActions`
+    :param mask: unpadded steps ``(..., T)``
+    :param bounds: lower and upper bounds of the actions, each ``(A,)``, infinite where there is none; ``None`` for no
+        bounds at all
     """
 
     support = constraints.independent(constraints.real, 2)
 
-    def __init__(self, mean, log_scale, path=None, mask=None):
-        self.mean_action, self.log_scale = mean, log_scale
+    def __init__(self, mean, log_scale, path=None, mask=None, bounds: tuple[Tensor, Tensor] | None = None):
+        self.mean_action, self.log_scale, self.bounds = mean, log_scale, bounds
         super().__init__(mean.shape[:-3], mean.shape[-3:-2] + mean.shape[-1:], path, mask)
 
     def given(self, path):
         """The actions given another path."""
-        return GaussianActions(self.mean_action, self.log_scale, path, self.step_mask)
+        return GaussianActions(self.mean_action, self.log_scale, path, self.step_mask, self.bounds)
 
     def expand(self, batch_shape, _instance=None):
         shape = torch.Size(batch_shape)
@@ -114,12 +127,20 @@ class GaussianActions(OptionActions):
             return self
         mask = None if self.step_mask is None else self.step_mask.expand(shape + self.event_shape[:1])
         mean = self.mean_action.expand(shape + self.mean_action.shape[-3:])
-        return GaussianActions(mean, self.log_scale, self.path, mask)
+        return GaussianActions(mean, self.log_scale, self.path, mask, self.bounds)
 
     def component_log_prob(self, value):
         """log π_k(a_t | s_t), ``(..., T, K)``."""
-        standardized = (value.unsqueeze(-2) - self.mean_action) * torch.exp(-self.log_scale)
-        return (-0.5 * standardized**2 - self.log_scale - 0.5 * math.log(2 * math.pi)).sum(-1)
+        value, inverse = value.unsqueeze(-2), torch.exp(-self.log_scale)
+        standardized = (value - self.mean_action) * inverse
+        log_prob = -0.5 * standardized**2 - self.log_scale - 0.5 * math.log(2 * math.pi)
+        if self.bounds is not None:
+            for bound, sign in zip(self.bounds, (1.0, -1.0)):
+                saturated = sign * value <= sign * bound
+                # a finite bound everywhere, so that no infinity reaches a gradient
+                tail = sign * (torch.where(bound.isfinite(), bound, 0.0) - self.mean_action) * inverse
+                log_prob = torch.where(saturated, torch.special.log_ndtr(tail), log_prob)
+        return log_prob.sum(-1)
 
     def sample(self, sample_shape=torch.Size()):
         with torch.no_grad():
@@ -128,4 +149,5 @@ class GaussianActions(OptionActions):
             index = option[..., None, None].expand(option.shape + (1, self.mean_action.shape[-1]))
             mean = self.mean_action.expand(option.shape + self.mean_action.shape[-2:]).gather(-2, index).squeeze(-2)
             log_scale = self.log_scale.expand(option.shape + self.mean_action.shape[-2:]).gather(-2, index).squeeze(-2)
-            return mean + torch.exp(log_scale) * torch.randn_like(mean)
+            drawn = mean + torch.exp(log_scale) * torch.randn_like(mean)
+            return drawn if self.bounds is None else torch.maximum(torch.minimum(drawn, self.bounds[1]), self.bounds[0])

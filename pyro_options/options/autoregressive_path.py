@@ -1,4 +1,4 @@
-"""Amortized, autoregressive distributions over paths: what guides sample."""
+"""Amortized, autoregressive distributions over paths, for guides: discrete, relaxed and straight-through."""
 
 import copy
 from typing import ClassVar, Protocol
@@ -16,26 +16,28 @@ from .compiled_draw import can_draw, draw
 
 
 class Decoder(Protocol):
-    """Maps the context of a step and the path before it to the logits of its termination and option."""
+    """Maps the context of a step and the previous step of the path to the logits of its termination and option."""
 
     def __call__(self, context: Tensor, previous: Tensor) -> Tensor:
         """:param context: ``(..., H)`` :param previous: ``(..., K + 1)`` :returns: logits ``(..., K + 1)``"""
 
 
 class AutoregressivePath(TorchDistribution):
-    r"""Discrete paths drawn step by step.
+    r"""Discrete paths sampled step by step.
 
     .. math:: q(\zeta\mid\xi) = \prod_t q(b_t\mid\zeta_{t-1}, c_t)\,q(h_t\mid b_t, \zeta_{t-1}, c_t), \qquad b_0 = 1
 
-    :math:`c_t` is the encoder's summary of :math:`\xi_{t:T-1}` and of the weights. By default (``coupled``) an option
-    that does not terminate goes on, :math:`h_t = h_{t-1}` when :math:`b_t = 0`, so that no mass falls on paths that the
-    model forbids. ``coupled=False`` is the paper's equation 16, where :math:`h_t` is drawn independently of
-    :math:`b_t`; its bound is minus infinity for discrete samples.
+    :math:`c_t` is the encoder's summary of :math:`\xi_{t:T-1}` and of the weights. A path has event shape
+    ``(T, K + 1)``, as in :class:`~pyro_options.options.OptionPath`. By default (``coupled``) an option that does not
+    terminate continues, :math:`h_t = h_{t-1}` when :math:`b_t = 0`, so that only paths with positive prior probability
+    are sampled. ``coupled=False`` is the paper's equation 16, where :math:`h_t` is drawn independently of :math:`b_t`;
+    with discrete samples its ELBO is minus infinity.
 
-    :param decoder: gives the logits of a step, see :class:`Decoder`
+    :param decoder: logits of a step, a :class:`Decoder`
     :param context: :math:`c_t`, shape ``(N, T, H)``
     :param num_options: K
-    :param mask: steps in use ``(N, T)``
+    :param mask: unpadded steps ``(N, T)``
+    :param coupled: whether an option that does not terminate continues
     """
 
     arg_constraints: ClassVar[dict] = {}
@@ -74,7 +76,7 @@ class AutoregressivePath(TorchDistribution):
             return self._drawn[0]
         previous = context.new_zeros((*self.batch_shape, width))
         steps, logits = [], []
-        for t, now in enumerate(context.unbind(-2)):  # indexing step by step would make T gradients of the whole
+        for t, now in enumerate(context.unbind(-2)):  # the backward of context[t] would allocate a full gradient per t
             logits.append(self.decoder(now, previous))
             b, h = self._discretize(logits[t] + noise[t])
             if t == 0:
@@ -92,21 +94,21 @@ class AutoregressivePath(TorchDistribution):
             raise InputError(f"Expected sample_shape () but got {tuple(sample_shape)}. Draw paths one at a time.")
         with torch.no_grad():
             path = self._draw()
-        self._drawn = None  # its logits carry no gradient
+        self._drawn = None  # the cached logits carry no gradient: log_prob must compute its own
         return path
 
     def logits(self, value: Tensor) -> Tensor:
-        """Termination and option logits along a path, all steps at once, ``(..., T, K + 1)``."""
+        """Termination and option logits of all steps along a path, ``(..., T, K + 1)``."""
         if self._drawn is not None and self._drawn[0] is value:
             return self._drawn[1]
         return self.decoder(self.context, pad(value[..., :-1, :], (0, 0, 1, 0)))
 
     def log_prob(self, value):
-        """The discrete probability mass, extended multilinearly to relaxed paths as in the paper's code."""
+        """The discrete log-probability, whose linear extension scores relaxed paths, as in the paper's code."""
         logits = self.logits(value)
         logit, logits = logits[..., 0], logits[..., 1:]
         b, h = value[..., 0], value[..., 1:]
-        if self.coupled:  # what was drawn anew: b_t g_t, where h_t = b_t g_t + (1 - b_t) h_{t-1}
+        if self.coupled:  # recovers b_t g_t, the newly drawn option, from h_t = b_t g_t + (1 - b_t) h_{t-1}
             h = h - (1 - b).unsqueeze(-1) * pad(h[..., :-1, :], (0, 0, 1, 0))
         log_option = (h * torch.log_softmax(logits, -1)).sum(-1)
         log_termination = b * logsigmoid(logit) + (1 - b) * logsigmoid(-logit)
@@ -117,9 +119,15 @@ class AutoregressivePath(TorchDistribution):
 
 
 class RelaxedAutoregressivePath(AutoregressivePath):
-    """Gumbel-Softmax options and terminations: differentiable samples inside the simplex.
+    r"""Paths with Gumbel-Softmax options and terminations: reparameterized samples inside the simplex.
 
-    :param temperature: a positive number; :func:`~pyro_options.handlers.temper` anneals it
+    .. math:: b_t = \sigma((l_t + \epsilon_t)/\tau), \qquad g_t = \mathrm{softmax}((y_t + \epsilon'_t)/\tau), \qquad
+        h_t = b_t\,g_t + (1 - b_t)\,h_{t-1}
+
+    with logits :math:`l_t, y_t` from the decoder, logistic noise :math:`\epsilon_t` and Gumbel noise
+    :math:`\epsilon'_t`. The density is the linear extension of the discrete one, see :class:`AutoregressivePath`.
+
+    :param temperature: :math:`\tau > 0`; :func:`~pyro_options.handlers.temper` anneals it
     """
 
     has_rsample = True
@@ -148,7 +156,7 @@ class RelaxedAutoregressivePath(AutoregressivePath):
 
 
 class StraightThroughPath(RelaxedAutoregressivePath):
-    """Discrete samples whose gradient is that of the relaxation."""
+    """Discrete samples with the gradient of the relaxed ones (straight-through Gumbel-Softmax)."""
 
     discrete = True
 

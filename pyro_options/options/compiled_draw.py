@@ -1,4 +1,4 @@
-"""Paths drawn from a decoder by a compiled loop; see :mod:`~pyro_options.kernels.path_draw`."""
+"""Paths sampled from a decoder by the kernel :mod:`~pyro_options.kernels.path_draw`, as an autograd function."""
 
 from collections.abc import Sequence
 
@@ -11,16 +11,16 @@ KERNEL = KERNELS["path_draw"]
 
 
 def can_draw(decoder, context: Tensor) -> bool:
-    """Whether there is a kernel for this decoder: it says what its layers are, and numba is installed."""
+    """Whether the kernel can run: the decoder exposes its layers, and :meth:`Kernels.take` accepts the tensors."""
     layers = decoder.layers() if hasattr(decoder, "layers") else None
     return layers is not None and KERNEL.take(context, *layers)
 
 
 class CompiledDraw(TrackedFunction):
-    """Paths and logits, both ``(N, T, K + 1)``.
+    """``context (N, T, H_0)`` and ``noise (N, T, K + 1)`` to paths and logits, both ``(N, T, K + 1)``.
 
-    ``layers`` are the weight from the previous step ``(H_0, K + 1)``, weight and bias of each hidden layer, and weight
-    and bias of the heads ``(K + 1, H_L)``, ``(K + 1,)``.
+    ``layers`` are the weight on the previous step of the path ``(H_0, K + 1)``, weight and bias of each hidden layer,
+    and weight and bias of the heads ``(K + 1, H_L)``, ``(K + 1,)``.
     """
 
     @staticmethod
@@ -62,10 +62,12 @@ class CompiledDraw(TrackedFunction):
 def draw(
     decoder, context: Tensor, noise: Tensor, temperature: float, coupled: bool, discrete: bool
 ) -> tuple[Tensor, Tensor]:
-    """Paths and their logits, ``(..., T, K + 1)``, from noise of that shape.
+    """Paths and their logits, both ``(..., T, K + 1)``.
 
     :param context: ``(..., T, H_0)``
-    :param discrete: draw discrete paths with the gradient of the relaxed ones
+    :param noise: logistic in column 0, Gumbel in the others, ``(..., T, K + 1)``
+    :param coupled: whether an option that does not terminate continues
+    :param discrete: draw discrete paths, with the gradient of the relaxed ones
     """
     layers: Sequence[Tensor] = decoder.layers()
     path, logits = CompiledDraw.apply(

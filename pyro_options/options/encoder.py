@@ -9,6 +9,7 @@ from pyro_options.errors import check
 from pyro_options.growth.growable import GrowableHeads, GrowableInput
 from pyro_options.nn.backward_lstm import backward_lstm
 from pyro_options.nn.networks import mlp, output_size
+from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.state_embedding import StateEmbedding
 from pyro_options.nn.varying_inputs import VaryingInputs
 
@@ -16,15 +17,19 @@ from pyro_options.nn.varying_inputs import VaryingInputs
 class PathEncoder(nn.Module):
     r"""Logits of :math:`q(b_t\mid\zeta_{t-1},\eta,\xi_{t:T-1})` and :math:`q(h_t\mid\zeta_{t-1},\eta,\xi_{t:T-1})`.
 
-    An LSTM reads the episode backwards; a two-layer decoder sees its output, the weights η and the previous step of the
-    path. Whatever does not depend on the previous step is computed for the whole episode at once by :meth:`context`.
-    Paper, equations 17 and 18.
+    An LSTM reads the episode backwards; a decoder, by default with two layers, takes its output, the weights η and the
+    previous step of the path. :meth:`context` computes everything that does not depend on the previous step, for the
+    whole episode at once.
 
-    :param step_dim: size of a state and an action side by side
+    :param step_dim: size of a state and an action, concatenated
+    :param num_options: K
     :param lstm_size: hidden units of the LSTM
     :param hidden: widths of the decoder, at least one
-    :param network: your own network on each step, ``(..., step_dim) -> (..., features)``, ahead of the LSTM
-    :param inputs: reads the states, the first entries of a step, in place of the LSTM or the network
+    :param network: your own network on each step, ``(..., step_dim) -> (..., features)``, before the LSTM
+    :param inputs: applied to the states, the first entries of a step, before the network and the LSTM
+    :param actions: standardizes continuous actions, the last entries of a step
+
+    Reference: Villecroze et al. (2022), equations 17 and 18.
     """
 
     def __init__(
@@ -35,11 +40,12 @@ class PathEncoder(nn.Module):
         hidden: Sequence[int] = (32, 32),
         network: nn.Module | None = None,
         inputs: VaryingInputs | StateEmbedding | None = None,
+        actions: StandardizedInputs | None = None,
     ):
         super().__init__()
         check(num_options >= 1, "num_options >= 1", num_options)
         check(len(hidden) >= 1, "at least one hidden layer in the decoder", list(hidden))
-        self.network, self.inputs = network, inputs
+        self.network, self.inputs, self.actions = network, inputs, actions
         if inputs is not None:
             step_dim += inputs.out_features - inputs.state_dim
         self.lstm = nn.LSTM(
@@ -59,12 +65,19 @@ class PathEncoder(nn.Module):
         return self.option_head.num_components
 
     def context(self, steps: Tensor | Sequence[Tensor], mask: Tensor, log_weights: Tensor) -> Tensor:
-        """``(N, T, H)``: all that the decoder needs besides the previous step of the path.
+        """``(N, T, H)``: all inputs of the decoder except the previous step of the path.
 
-        :param steps: states and actions side by side ``(N, T, step_dim)``, or one after the other as several tensors,
-            which spares a copy of wide states
+        :param steps: states and actions, concatenated ``(N, T, step_dim)``, or as several tensors, which avoids a copy
+            of wide states
+        :param mask: ``(N, T)``
+        :param log_weights: log η ``(K,)``
         """
         parts = (steps,) if isinstance(steps, Tensor) else tuple(steps)
+        if self.actions is not None:
+            first = parts[-1]
+            width = first.shape[-1] - self.actions.state_dim
+            before = (*parts[:-1], first[..., :width]) if width else parts[:-1]
+            parts = *before, self.actions(first[..., width:])
         if self.inputs is not None:
             width, first = self.inputs.state_dim, parts[0]
             if first.shape[-1] > width:
@@ -75,7 +88,7 @@ class PathEncoder(nn.Module):
         return self.from_lstm(backward_lstm(self.lstm, parts, mask)) + self.from_weights(torch.exp(log_weights))
 
     def decoder(self) -> "PathDecoder":
-        """The autoregressive part, its weights laid out for one product per layer and step."""
+        """The autoregressive part, its weights concatenated to need one product per layer and step."""
         previous = torch.cat([self.from_termination.weight, self.from_option.weight], 1)
         head_weight = torch.cat([self.termination_head.weight, self.option_head.weight.squeeze(1)])
         head_bias = torch.cat([self.termination_head.bias, self.option_head.bias.squeeze(1)])
@@ -83,13 +96,13 @@ class PathEncoder(nn.Module):
 
 
 class PathDecoder:
-    """Logits of a step from its context and the step of the path before it."""
+    """Logits of a step from its context and the previous step of the path: a :class:`Decoder`."""
 
     def __init__(self, previous: Tensor, rest: nn.Module, head_weight: Tensor, head_bias: Tensor):
         self.previous, self.rest, self.head_weight, self.head_bias = previous, rest, head_weight, head_bias
 
     def layers(self) -> tuple[Tensor, ...] | None:
-        """Weights for a compiled loop: of the previous step, then weight and bias of each layer, the heads last."""
+        """Weight on the previous step, then weight and bias of each layer, the heads last; ``None`` if not an MLP."""
         if not isinstance(self.rest, nn.Sequential):
             return None
         linear = [layer for layer in self.rest if isinstance(layer, nn.Linear)]

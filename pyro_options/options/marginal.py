@@ -1,7 +1,7 @@
-"""The marginal likelihood of an episode, whose gradient is the posterior over paths (Fisher's identity).
+"""The marginal likelihood of an episode's actions, whose gradient is the posterior over paths (Fisher's identity).
 
-Two implementations that agree to rounding: plain torch, for any device, and a compiled kernel for the CPU, used when
-numba is installed (``pip install "pyro-options[fast]"``).
+Two implementations that agree up to rounding: torch, for any device, and the kernel
+:mod:`~pyro_options.kernels.path_marginal` for the CPU, if numba is installed (``pip install "pyro-options[fast]"``).
 """
 
 from typing import NamedTuple
@@ -45,7 +45,7 @@ class TorchLogMarginal(TrackedFunction):
 
 
 class _Results(NamedTuple):
-    """What the kernel fills in; empty tensors are left out of the computation."""
+    """Outputs of the kernel; empty tensors are not computed."""
 
     value: Tensor  # (N,)
     grad_weights: Tensor  # (N, K)
@@ -55,7 +55,7 @@ class _Results(NamedTuple):
 
 
 def _run_kernel(log_weights, logits, emission, mask, gradients: bool, starts: bool = False) -> _Results:
-    """Value, and gradients and starts if asked for, of flat batches."""
+    """Runs the kernel on tensors with a single batch dimension."""
     N, T, K = emission.shape
     if mask is None:
         mask = torch.ones((N, T), dtype=torch.bool)
@@ -74,7 +74,7 @@ def _run_kernel(log_weights, logits, emission, mask, gradients: bool, starts: bo
 class CompiledLogMarginal(TrackedFunction):
     """``log_weights (N, K)``, ``termination_logits`` and ``emission`` ``(N, T, K)``, ``mask (N, T)`` to ``(N,)``.
 
-    Value and gradients come out of one call: running the kernel again to save memory would double its time.
+    The forward pass computes and saves the gradients too: a second run of the kernel would double its time.
     """
 
     @staticmethod
@@ -92,7 +92,7 @@ class CompiledLogMarginal(TrackedFunction):
 
 
 def mask_out(logits: Tensor, emission: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Termination logits and emission with padded steps made the identity."""
+    """Termination logits and emission with padded steps turned into the identity."""
     if mask is None:
         return logits, emission
     mask = mask.unsqueeze(-1)
@@ -102,7 +102,7 @@ def mask_out(logits: Tensor, emission: Tensor, mask: Tensor | None) -> tuple[Ten
 def time_major(
     log_weights: Tensor, termination_logits: Tensor, emission: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The arguments of the recursion, padding made the identity."""
+    """The arguments of the recursion: time first, padded steps turned into the identity."""
     logits, emission = mask_out(termination_logits, emission, mask)
     if log_weights.dim() == emission.dim():
         log_weights = log_weights.movedim(-2, 0)
@@ -110,7 +110,7 @@ def time_major(
 
 
 def _can_compile(log_weights: Tensor, termination_logits: Tensor, emission: Tensor) -> bool:
-    """The kernel takes the same weights at every step."""
+    """Whether the kernel can run, which also requires weights that do not depend on the step."""
     return log_weights.dim() < emission.dim() and KERNEL.take(log_weights, termination_logits, emission)
 
 
@@ -119,7 +119,7 @@ def _needs_gradient(*tensors: Tensor) -> bool:
 
 
 def _flat(log_weights, logits, emission, mask) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """The same episodes with one batch dimension."""
+    """The same tensors with one batch dimension."""
     T, K = emission.shape[-2:]
     mask = None if mask is None else mask.reshape(-1, T)
     return log_weights.reshape(-1, K), logits.reshape(-1, T, K), emission.reshape(-1, T, K), mask
@@ -128,9 +128,9 @@ def _flat(log_weights, logits, emission, mask) -> tuple[Tensor, Tensor, Tensor, 
 def log_marginal(log_weights: Tensor, termination_logits: Tensor, emission: Tensor, mask: Tensor | None) -> Tensor:
     """``log p(actions | weights)`` with the path summed out, shape ``(...)``.
 
-    :param log_weights: ``(..., K)``, or ``(..., T, K)`` where they depend on the state
-    :param termination_logits: ``(..., T, K)``
-    :param emission: ``(..., T, K)``
+    :param log_weights: log η, ``(..., K)``, or ``(..., T, K)`` if they depend on the state
+    :param termination_logits: logit ψ_k(s_t), ``(..., T, K)``
+    :param emission: log π_k(a_t | s_t), ``(..., T, K)``
     :param mask: ``(..., T)``
     """
     tensors = (log_weights, termination_logits, emission)
@@ -147,7 +147,7 @@ def path_posterior(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``p(h_t = k | a)`` and ``p(b_t = 1, h_t = k | a)``, both ``(..., T, K)``, and the log marginal ``(...)``.
 
-    Differentiable any number of times when a gradient is needed, which takes plain torch.
+    If a gradient is needed this runs in torch and can be differentiated any number of times.
     """
     tensors = (log_weights, termination_logits, emission)
     if _can_compile(*tensors) and not _needs_gradient(*tensors):

@@ -1,4 +1,4 @@
-"""The distribution of one episode's options and terminations, and everything that can be asked of it."""
+"""The distribution of an episode's options and terminations: density, marginal, posterior, Viterbi, samples."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,26 +18,26 @@ from .recursion import best_path, sample_path
 
 @dataclass(frozen=True)
 class PathPosterior:
-    """What the actions say about the path. Padded steps hold zeros."""
+    """Posterior marginals of the path given the actions; zero in padded steps."""
 
     options: Tensor  # (..., T, K) p(h_t = k | a)
     starts: Tensor  # (..., T, K) p(b_t = 1, h_t = k | a)
-    log_marginal: Tensor  # (...)
+    log_marginal: Tensor  # (...) log p(a)
 
     @property
     def switches(self) -> Tensor:
-        """``(..., T)`` p(b_t = 1 | a); one at the first step."""
+        """``(..., T)`` p(b_t = 1 | a); one at the first step, since b_0 = 1."""
         return self.starts.sum(-1)
 
 
 def encode_path(options: Tensor, terminations: Tensor, num_options: int) -> Tensor:
-    """The path tensor ``(..., T, K + 1)``: terminations first, one-hot options behind.
+    """The path tensor ``(..., T, K + 1)``: terminations in column 0, one-hot options in the others.
 
     >>> encode_path(torch.tensor([0, 0, 1]), torch.tensor([1, 0, 1]), num_options=2).tolist()
     [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
 
-    :param options: integer options ``(..., T)``
-    :param terminations: bits ``(..., T)``
+    :param options: integers ``(..., T)``
+    :param terminations: 0 or 1, ``(..., T)``
     """
     hot = one_hot(options, num_options)
     return torch.cat([terminations.unsqueeze(-1).to(hot.dtype), hot], -1)
@@ -50,13 +50,13 @@ class OptionPath(TorchDistribution):
         [\psi_{h_{t-1}}(s_t)\,\eta_{h_t}]^{b_t}
         [(1-\psi_{h_{t-1}}(s_t))\,\delta_{h_t=h_{t-1}}]^{1-b_t}, \qquad b_0 = 1
 
-    A path is one tensor of event shape ``(T, K + 1)``: ``b_t`` in column 0, ``h_t`` (one-hot or relaxed) behind it.
-    With a nonparametric truncation the weights sum to less than one: densities leave the rest of the mass to options
-    not yet born, while :meth:`sample` draws among the options that exist.
+    A path is one tensor of event shape ``(T, K + 1)``: ``b_t`` in column 0, ``h_t`` (one-hot or relaxed) in the others.
+    With a nonparametric truncation the weights sum to less than one: densities leave the remaining mass to options not
+    yet created, while :meth:`sample` renormalizes and draws among the K options.
 
     :param log_weights: log η, shape ``(K,)`` or ``(..., K)``
     :param termination_logits: logit ψ_k(s_t), shape ``(..., T, K)``; entry ``t = 0`` is not used
-    :param mask: steps in use, shape ``(..., T)``; all of them by default
+    :param mask: unpadded steps, shape ``(..., T)``; all of them by default
 
     Reference: Villecroze et al. (2022), section 4 and appendix A.
     """
@@ -137,7 +137,7 @@ class OptionPath(TorchDistribution):
             proposals = torch.distributions.Categorical(logits=self._step_weights(), validate_args=False)
             proposals = proposals.expand(shape + (T,)).sample()
             noise = torch.rand(shape + (T,), dtype=logits.dtype, device=logits.device)
-            stops = torch.sigmoid(logits) > noise.unsqueeze(-1)  # would each option stop here?
+            stops = torch.sigmoid(logits) > noise.unsqueeze(-1)  # whether option k would terminate here
             if self.step_mask is not None:
                 stops = stops & self.step_mask.unsqueeze(-1)
             option = proposals[..., 0]
@@ -157,12 +157,12 @@ class OptionPath(TorchDistribution):
     def log_prob(self, value):
         """Log-probability of a discrete path, or the paper's relaxation of it (appendix A) for a relaxed one.
 
-        An impossible path gets the logarithm of the smallest normal number instead of minus infinity.
+        Zero probabilities are clamped to the smallest normal number: an impossible path has a finite log-probability.
         """
         b, h = value[..., 0], value[..., 1:]
         log_eta = log_mix(h, self._step_weights())  # (..., T)
         logits = self.termination_logits[..., 1:, :]
-        if self.step_mask is not None:  # not only the result: a NaN in the padding would reach every gradient
+        if self.step_mask is not None:  # masking the result alone would let a NaN in the padding into the gradients
             logits = torch.where(self.step_mask[..., 1:, None], logits, torch.zeros_like(logits))
         log_stop = log_mix(h[..., :-1, :], logsigmoid(logits))
         log_stay = log_mix(h[..., :-1, :], logsigmoid(-logits))
@@ -173,14 +173,14 @@ class OptionPath(TorchDistribution):
         return self._masked(torch.cat([first, torch.logaddexp(log_switch, log_keep)], -1)).sum(-1)
 
     def log_marginal(self, emission: Tensor) -> Tensor:
-        """``log p(a)`` with the path summed out, shape ``(...)``.
+        """log p(a) with the path summed out, shape ``(...)``.
 
-        :param emission: ``log π_k(a_t | s_t)`` of shape ``(..., T, K)``
+        :param emission: log π_k(a_t | s_t), ``(..., T, K)``
         """
         return log_marginal(*self._broadcast(emission))
 
     def posterior(self, emission: Tensor) -> PathPosterior:
-        """Marginals of the path given the actions; differentiable any number of times."""
+        """Posterior marginals of the path given the actions; can be differentiated any number of times."""
         return PathPosterior(*path_posterior(*self._broadcast(emission)))
 
     def viterbi(self, emission: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,20 +199,22 @@ class OptionPath(TorchDistribution):
             path = encode_path(options.movedim(0, -1), terminations.movedim(0, -1), self.num_options)
         return path.to(self.log_weights.dtype)
 
-    #: whether weights ``(K,)`` are all that :meth:`reweighted` needs
+    #: whether :meth:`reweighted` is possible: the weights do not depend on the state
     reweightable = True
 
     def reweighted(self, log_weights: Tensor) -> "OptionPath":
-        """The same paths under other weights ``(K,)``."""
+        """The same distribution with other weights ``(K,)``."""
         return OptionPath(log_weights, self.termination_logits, self.step_mask)
 
     def marginalize(self, likelihood) -> "MarginalActions":
-        """The actions with the path summed out; what :func:`~pyro_options.handlers.collapse` uses."""
+        """The actions with the path summed out; called by :func:`~pyro_options.handlers.collapse`."""
         return MarginalPathActions(self, likelihood)
 
 
 class MarginalActions(TorchDistribution):
-    """Actions of an episode with the path summed out.
+    r"""Actions of an episode with the path summed out.
+
+    .. math:: p(a) = \sum_\zeta p(\zeta)\prod_t \pi_{h_t}(a_t\mid s_t)
 
     :param path: the distribution of the path
     :param likelihood: the distribution of actions given a path, with ``component_log_prob(actions) -> (..., T, K)``
@@ -230,7 +232,7 @@ class MarginalActions(TorchDistribution):
 
     @property
     def step_mask(self):
-        """Steps in use."""
+        """Mask of the unpadded steps."""
         return self.likelihood.step_mask
 
     def expand(self, batch_shape, _instance=None):
@@ -248,7 +250,7 @@ class MarginalActions(TorchDistribution):
         return self.path.log_marginal(self.component_log_prob(value))
 
     def weighed(self, value: Tensor):
-        """The log-probability of ``value`` as a function of the log weights alone; all else is computed here."""
+        """The log-probability of ``value`` as a function of the log weights; ``None`` if they depend on the state."""
         if not self.path.reweightable:
             return None
         emission = self.component_log_prob(value)
@@ -259,8 +261,8 @@ class MarginalActions(TorchDistribution):
 
 
 class MarginalPathActions(MarginalActions):
-    """The same, where the path can be drawn from its posterior as a whole: its steps are not independent."""
+    """:class:`MarginalActions` that can also sample whole paths from the posterior, whose steps are dependent."""
 
     def sample_components(self, value: Tensor) -> Tensor:
-        """The option of each step, ``(..., T)``, drawn from the posterior over paths."""
+        """The option of each step, ``(..., T)``, of a path drawn from the posterior."""
         return self.path.sample_posterior(self.component_log_prob(value))[..., 1:].argmax(-1)

@@ -1,5 +1,6 @@
-"""Low-level policies and terminations: a state network, then one head per option."""
+"""Low-level policies and terminations: a shared state network with one linear head per option."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -14,9 +15,11 @@ from .actions import CategoricalActions, GaussianActions
 
 
 class _OptionHeads(ReadsStates, nn.Module):
-    """A state network shared by all options and a linear head for each.
+    """A state network shared by all options, and a linear head for each.
 
     :param state_dim: size of a state
+    :param num_options: K
+    :param out_features: outputs of each head
     :param hidden: widths of the shared network; ``()`` gives each option a single linear layer on the state
     :param network: your own state network instead, mapping ``(..., state_dim)`` to ``(..., features)``
     """
@@ -53,7 +56,7 @@ class _OptionHeads(ReadsStates, nn.Module):
 
 
 class CategoricalPolicy(_OptionHeads):
-    """π_k(a | s) over ``num_actions`` discrete actions."""
+    """π_k(a | s) over ``num_actions`` discrete actions: states ``(..., T, state_dim)`` to their distribution."""
 
     def __init__(self, state_dim, num_options, num_actions, hidden=(), network=None):
         check(num_actions >= 1, "num_actions >= 1", num_actions)
@@ -61,7 +64,7 @@ class CategoricalPolicy(_OptionHeads):
         self.num_actions = num_actions
 
     def distribution(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> CategoricalActions:
-        """Actions from what the heads gave."""
+        """The distribution of actions from the outputs of the heads, ``(..., T, K, num_actions)``."""
         return CategoricalActions(outputs, path, mask)
 
     def forward(self, states: Tensor, path: Tensor | None = None, mask: Tensor | None = None) -> CategoricalActions:
@@ -69,7 +72,7 @@ class CategoricalPolicy(_OptionHeads):
 
 
 class _LogScale(Growable, nn.Module):
-    """A free log standard deviation per option and action dimension."""
+    """A log standard deviation per option and action dimension, independent of the state."""
 
     component_axes = {"value": 0}
 
@@ -84,27 +87,61 @@ class _LogScale(Growable, nn.Module):
 class GaussianPolicy(_OptionHeads):
     """π_k(a | s) as a diagonal Gaussian over ``action_dim`` continuous actions.
 
-    :param min_log_scale: lower bound of the log standard deviation; keeps the density finite on repeated actions
+    :param min_log_scale: lower bound of the log standard deviation in multiples of ``unit``; keeps the density bounded
+        if actions are constant
+    :param center: the mean is ``center + unit * head(s)``, ``(A,)``; 0 by default
+    :param unit: scale of the outputs of the heads, for instance the standard deviation of the actions, ``(A,)``; 1 by
+        default. Densities are in the original units of the actions
+    :param low: lower bounds at which actions saturate, ``(A,)``; minus infinity, the default, where there is none
+    :param high: the same of upper bounds
     """
 
-    def __init__(self, state_dim, num_options, action_dim, hidden=(), network=None, min_log_scale: float = -5.0):
+    def __init__(
+        self,
+        state_dim,
+        num_options,
+        action_dim,
+        hidden=(),
+        network=None,
+        min_log_scale: float = -5.0,
+        center: Tensor | None = None,
+        unit: Tensor | None = None,
+        low: Tensor | None = None,
+        high: Tensor | None = None,
+    ):
         check(action_dim >= 1, "action_dim >= 1", action_dim)
         super().__init__(state_dim, num_options, action_dim, hidden, network)
         self.action_dim, self.min_log_scale = action_dim, min_log_scale
         self.log_scale = _LogScale(num_options, action_dim)
+        self.register_buffer("center", torch.zeros(action_dim) if center is None else center.clone())
+        self.register_buffer("unit", torch.ones(action_dim) if unit is None else unit.clone())
+        nowhere = torch.full((action_dim,), math.inf)
+        self.register_buffer("low", -nowhere if low is None else low.clone())
+        self.register_buffer("high", nowhere if high is None else high.clone())
+        for name in ("center", "unit", "low", "high"):
+            shape = tuple(getattr(self, name).shape)
+            check(shape == (action_dim,), f"{name} of {action_dim} action dimensions", shape)
+        check(bool((self.unit > 0).all()), "units > 0", self.unit.tolist())
+        check(bool((self.low < self.high).all()), "low < high", (self.low.tolist(), self.high.tolist()))
+        self.saturates = bool((self.low.isfinite() | self.high.isfinite()).any())
+
+    def total_log_scale(self) -> Tensor:
+        """Log standard deviations in the units of the actions, ``(K, A)``."""
+        return self.log_scale().clamp(min=self.min_log_scale) + torch.log(self.unit)
 
     def distribution(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> GaussianActions:
-        """Actions from what the heads gave."""
-        return GaussianActions(outputs, self.log_scale().clamp(min=self.min_log_scale), path, mask)
+        """The distribution of actions from the outputs of the heads, ``(..., T, K, action_dim)``."""
+        bounds = (self.low, self.high) if self.saturates else None
+        return GaussianActions(self.center + self.unit * outputs, self.total_log_scale(), path, mask, bounds)
 
     def forward(self, states: Tensor, path: Tensor | None = None, mask: Tensor | None = None) -> GaussianActions:
         return self.distribution(self.outputs(states), path, mask)
 
 
 class Termination(_OptionHeads):
-    """logit ψ_k(s): the chance that option k stops on arriving in state s.
+    """logit ψ_k(s), where ψ_k(s) is the probability that option k terminates on arrival in state s.
 
-    :param initial_logit: the bias that every option, also one born later, starts from
+    :param initial_logit: a constant added to every logit, also of options created later
     """
 
     def __init__(self, state_dim, num_options, hidden=(), network=None, initial_logit: float = 0.0):
@@ -112,7 +149,7 @@ class Termination(_OptionHeads):
         self.initial_logit = initial_logit
 
     def logits(self, outputs: Tensor) -> Tensor:
-        """``(..., T, K)`` from what the heads gave."""
+        """``(..., T, K)`` from the outputs of the heads ``(..., T, K, 1)``."""
         logits = outputs.squeeze(-1)
         return logits + self.initial_logit if self.initial_logit else logits
 
@@ -121,9 +158,9 @@ class Termination(_OptionHeads):
 
 
 def option_heads(policy: nn.Module, termination: nn.Module, states: Tensor) -> tuple[Callable, Tensor]:
-    """What every option would do in these states: the actions, as a function of path and mask, and logit ψ.
+    """Both modules on these states: a function from path and mask to the distribution of actions, and logit ψ.
 
-    The same as calling the two in turn, with one product for both where they read the same features.
+    The same as calling the two modules, with one matrix product for both if they read the same features.
     """
     with shared_product(states, policy, termination):
         logits = termination(states)

@@ -1,16 +1,16 @@
-r"""Forward and backward messages of the option path, in log space and time-major.
+r"""Forward and backward recursions over the option path, in log space and time-major.
 
-The transition is diagonal plus rank one, so a step costs O(K):
+The transition matrix is diagonal plus rank one, so a step costs O(K):
 
 .. math:: \alpha_t = \pi_t \odot [(1-\psi_t)\odot\alpha_{t-1} + \eta\,\langle\psi_t, \alpha_{t-1}\rangle]
 
-Everything that sums or maximizes over paths runs these functions (the compiled kernels aside): likelihood, posterior,
-Viterbi, posterior samples, and the belief of a policy that imitates. Everything is plain differentiable torch;
-:mod:`~pyro_options.options.marginal` replaces the backward pass by the posterior itself.
+All sums and maxima over paths use these functions (except in the compiled kernels): likelihood, posterior, Viterbi,
+posterior samples, and the filter of :class:`~pyro_options.skills.Imitation`. They are differentiable;
+:mod:`~pyro_options.options.marginal` replaces autograd's backward pass by the posterior.
 
 Shapes: ``termination_logits`` and ``emission`` ``(T, ..., K)``; ``log_weights (..., K)``, the same at every step, or
-``(T, ..., K)`` where the high-level policy depends on the state. Padded steps must carry ``emission = 0`` and
-``termination_logits = NEVER``, which make a step the identity.
+``(T, ..., K)`` if the high-level policy depends on the state. Padded steps must have ``emission = 0`` and
+``termination_logits = NEVER``, which turns a step into the identity.
 """
 
 from collections.abc import Callable
@@ -25,19 +25,19 @@ NEVER = -1e4  # a termination logit whose probability is exactly zero and whose 
 
 
 class Messages(NamedTuple):
-    """Normalized messages, one per step.
+    r"""Normalized messages, one per step.
 
-    ``state[t]``: log p(h_t | a_0..t) or log-proportional to p(a_t+1.. | h_t). ``switch[t]``: what the rank-one part of
-    the transition sums to at step t. ``log_normalizer[t]``: what was divided out.
+    The rank-one part of the transition enters as a scalar per step: forward log p(b_t = 1 | a_0..t-1), backward the log
+    of :math:`\langle\eta, \pi_t\odot\beta_t\rangle`.
     """
 
-    state: Tensor  # (T, ..., K)
-    switch: Tensor  # (T, ...)
-    log_normalizer: Tensor  # (T, ...)
+    state: Tensor  # (T, ..., K) forward log p(h_t | a_0..t), backward log p(a_t+1.. | h_t) up to a constant
+    switch: Tensor  # (T, ...) the scalar of the rank-one part
+    log_normalizer: Tensor  # (T, ...) log of the constant that was divided out
 
 
 class StepPosterior(NamedTuple):
-    """Posterior probabilities of what happens on entering step t, given all actions."""
+    """Posterior probabilities of the transition into step t, given all actions."""
 
     stays: Tensor  # (T, ..., K): b_t = 0 and h_t = k
     starts: Tensor  # (T, ..., K): b_t = 1 and h_t = k
@@ -56,16 +56,16 @@ def weights_at(log_weights: Tensor, emission: Tensor) -> Callable[[int], Tensor]
 
 
 def arrive(log_weights, log_stop, log_stay, alpha, logsumexp=torch.logsumexp, logaddexp=torch.logaddexp) -> tuple:
-    """One step of the recursion before its action is seen: log p(h_t | a_0..t-1), and log p(b_t = 1 | a_0..t-1).
+    """The prediction step of the forward recursion: log p(h_t | a_0..t-1) and log p(b_t = 1 | a_0..t-1).
 
-    :param alpha: log p(h_{t-1} | a_0..t-1), ``(..., K)``; an array if the two functions are numpy's
+    :param alpha: log p(h_{t-1} | a_0..t-1), ``(..., K)``; a numpy array if the last two arguments are numpy functions
     """
     log_switch = logsumexp(log_stop + alpha, -1)
     return logaddexp(log_stay + alpha, log_weights + log_switch[..., None]), log_switch
 
 
 def forward_messages(log_weights: Tensor, termination_logits: Tensor, emission: Tensor) -> Messages:
-    """What the actions so far say about the option of each step."""
+    """Filtering: the messages of the actions up to and including each step."""
     log_stop, log_stay = logsigmoid(termination_logits), logsigmoid(-termination_logits)
     weights = weights_at(log_weights, emission)
     alpha = weights(0) + emission[0]
@@ -84,7 +84,7 @@ def forward_messages(log_weights: Tensor, termination_logits: Tensor, emission: 
 
 
 def backward_messages(log_weights: Tensor, termination_logits: Tensor, emission: Tensor) -> Messages:
-    """What the actions ahead say about the option of each step."""
+    """The messages of the actions after each step."""
     log_stop, log_stay = logsigmoid(termination_logits), logsigmoid(-termination_logits)
     weights = weights_at(log_weights, emission)
     beta = torch.zeros_like(emission[0])
@@ -107,7 +107,7 @@ def backward_messages(log_weights: Tensor, termination_logits: Tensor, emission:
 def step_posterior(
     log_weights: Tensor, termination_logits: Tensor, emission: Tensor, forward: Messages, backward: Messages
 ) -> StepPosterior:
-    """Both messages together: the posterior of staying and of starting at each step."""
+    """Smoothing: the posterior of each transition from forward and backward messages."""
     alpha = forward.state[:-1]
     ahead = emission + backward.state
     stay = alpha + logsigmoid(-termination_logits[1:]) + ahead[1:]
@@ -130,7 +130,7 @@ def best_path(log_weights: Tensor, termination_logits: Tensor, emission: Tensor)
     stays = torch.arange(score.shape[-1], device=score.device).expand_as(score)
     for t in range(1, len(emission)):
         leave, source = (score + log_stop[t]).max(-1, keepdim=True)
-        # Staying put and terminating into the same option are the same sequence.
+        # Continuing and terminating into the same option give the same option sequence: their probabilities add.
         keep = score + torch.logaddexp(log_stay[t], log_stop[t] + weights(t))
         move = leave + weights(t)
         back.append(torch.where(keep >= move, stays, source))

@@ -1,4 +1,4 @@
-"""Option paths whose high-level policy sees the state."""
+"""The distribution of option paths under a state-dependent high-level policy."""
 
 import torch
 
@@ -8,20 +8,20 @@ from .path import OptionPath
 
 
 class StatePath(OptionPath):
-    r"""An :class:`~pyro_options.options.OptionPath` that chooses by the state in which the last option ended.
+    r"""An :class:`~pyro_options.options.OptionPath` whose weights η(s) depend on the state where an option begins.
 
     .. math:: p(\zeta) = \eta_{h_0}(s_0)\prod_{t\ge 1}
         [\psi_{h_{t-1}}(s_t)\,\eta_{h_t}(s_t)]^{b_t}
         [(1-\psi_{h_{t-1}}(s_t))\,\delta_{h_t=h_{t-1}}]^{1-b_t}, \qquad b_0 = 1
 
-    The transition is still diagonal plus rank one, so sums over paths cost O(TK); they run in plain torch.
+    The transition is still diagonal plus rank one, so sums over paths cost O(TK); they run in torch, not in the kernel.
 
     :param log_weights: log η_k(s_t), shape ``(..., T, K)``
     :param termination_logits: logit ψ_k(s_t), shape ``(..., T, K)``; entry ``t = 0`` is not used
-    :param mask: steps in use, shape ``(..., T)``; all of them by default
+    :param mask: unpadded steps, shape ``(..., T)``; all of them by default
     """
 
-    reweightable = False  # the weights of each step come from its state
+    reweightable = False  # the weights differ from step to step
 
     def __init__(self, log_weights, termination_logits, mask=None, validate_args=None):
         if log_weights.shape[-2:] != termination_logits.shape[-2:]:

@@ -1,4 +1,4 @@
-"""A high-level policy that depends on the state."""
+"""State-dependent weights of a high-level policy."""
 
 import torch
 from torch import Tensor, nn
@@ -7,12 +7,12 @@ from pyro_options.growth.growable import GrowableHeads
 
 
 class StateWeights(GrowableHeads):
-    r"""Weights that a linear preference of each option for states tilts.
+    r"""Weights η, tilted by a linear function of the state for each option.
 
     .. math:: \eta_k(s) = \frac{\eta_k\,e^{w_k\cdot s + c_k}}{\sum_l \eta_l\,e^{w_l\cdot s + c_l} + 1 - \sum_l\eta_l}
 
-    Options not yet born have no preference, and neither has a new one: it takes its share of the mass that is left, in
-    every state, and growing changes no weight that exists.
+    The mass of options not yet created is not tilted, and w and c of a new option start at zero: it takes its share of
+    the unassigned mass in every state, and growing does not change the weights of the other options.
 
     :param state_dim: size of a state
     :param num_options: K

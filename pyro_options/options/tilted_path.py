@@ -1,4 +1,4 @@
-"""Paths whose terminations cost something."""
+"""Option paths with a cost per termination."""
 
 import torch
 from torch import Tensor
@@ -15,12 +15,12 @@ class TiltedPath(OptionPath):
 
     .. math:: \tilde p(\zeta) = p(\zeta)\,e^{-c\sum_{t\ge 1} b_t}
 
-    It is not normalized: a path pays for each time that it chooses an option, so a switch must explain the actions by
-    that much better. Sampling ignores the cost. With :math:`c = 0` it is an :class:`OptionPath`.
+    It is not normalized: a switch must raise the likelihood of the actions by c nats to pay off. Sampling ignores the
+    cost. With :math:`c = 0` it is an :class:`OptionPath`.
 
-    Sums over paths stay those of :class:`OptionPath`, because
+    Sums over paths reuse the recursion of :class:`OptionPath`, because
     :math:`(\psi e^{-c}, 1-\psi) = Z\,(\sigma(x-c), \sigma(c-x))` with :math:`x = \mathrm{logit}\,\psi` and
-    :math:`Z_k(s_t) = 1-\psi+\psi e^{-c}`, which belongs to the option that was on at :math:`t-1`.
+    :math:`Z_k(s_t) = 1-\psi+\psi e^{-c}`. Z depends on the option at :math:`t-1`: log Z is added to its emission.
 
     :param cost: c >= 0
     """
@@ -45,8 +45,8 @@ class TiltedPath(OptionPath):
 
     def _broadcast(self, emission: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         log_weights, logits, emission, mask = super()._broadcast(emission)
-        if mask is not None:  # an option that never stops pays nothing; a NaN there would reach every gradient
+        if mask is not None:  # padded steps cost nothing; a NaN there would get into every gradient
             logits = torch.where(mask.unsqueeze(-1), logits, torch.full_like(logits, NEVER))
-        # log(1 - ψ + ψ e^-c), the logarithm of Z
+        # log Z = log(1 - ψ + ψ e^-c)
         toll = torch.logaddexp(logsigmoid(-logits), logsigmoid(logits) - self.cost)[..., 1:, :]
         return log_weights, logits - self.cost, emission + torch.nn.functional.pad(toll, (0, 0, 0, 1)), mask

@@ -1,4 +1,4 @@
-"""Files that survive a crash, and loops that can be stopped and resumed."""
+"""Atomic file writes, checkpoints, and loops that can be stopped and resumed."""
 
 import lazy_loader
 

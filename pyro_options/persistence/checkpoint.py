@@ -1,6 +1,6 @@
-"""A resumable loop in a file: stop it anywhere, resume it to the same numbers.
+"""Checkpoints of a resumable loop.
 
-A loop that was killed and resumed ends with the same bytes as one that was not.
+A run that was killed and resumed ends with the same parameters, bit for bit, as an uninterrupted one.
 """
 
 import logging
@@ -21,24 +21,24 @@ logger = logging.getLogger(__name__)
 
 
 class Stateful(Protocol):
-    """What can be saved: it stops between steps, and the same state goes on to the same numbers."""
+    """What :class:`Saver` needs of a loop: between two steps, the captured state determines the rest of the run."""
 
     FORMAT: Format  # of its checkpoint files
     num_steps: int  # taken so far
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether the loop has completed."""
 
     @property
     def progress_message(self) -> str:
-        """How far it is, for messages."""
+        """Progress so far, for log and error messages."""
 
     def settings(self) -> dict[str, Any]:
-        """What must be the same when it is resumed, by section, as plain numbers, texts, lists and dicts."""
+        """Settings that must not differ when resuming, by section, as JSON values."""
 
     def capture(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """The whole state, as plain numbers and copies of tensors."""
+        """The whole state: JSON values, and copies of tensors."""
 
     def restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """The inverse of :meth:`capture`."""
@@ -48,11 +48,11 @@ class Stateful(Protocol):
 class Checkpoint:
     """Where and how often a loop is saved, always between two steps.
 
-    :param path: the file; the one before it is kept beside it, as ``….previous``
-    :param resume: resume from the file if there is one. Without it an unfinished run is not overwritten
-    :param every_seconds: save when so many have passed since the last time
-    :param every_steps: save after so many steps, too
-    :param about: what else must be the same when it is resumed, in plain numbers and texts
+    :param path: checkpoint file; the previous checkpoint is kept beside it, as ``….previous``
+    :param resume: resume from the file if it exists. Without it, an unfinished run at ``path`` is an error
+    :param every_seconds: save when this many seconds have passed since the last checkpoint
+    :param every_steps: also save after this many steps
+    :param about: further settings that must not differ when resuming, as JSON values
     """
 
     path: str | os.PathLike
@@ -68,16 +68,16 @@ class Checkpoint:
         check(parent.is_dir(), "a folder to save checkpoints in", repr(str(parent)), "Make it first.")
 
     def settings(self, form: Format) -> dict[str, Any] | None:
-        """Those of the loop that is to be resumed; ``None`` if there is none.
+        """The settings in the checkpoint to resume from; ``None`` if there is none.
 
-        :param form: of its checkpoint files
+        :param form: format of the checkpoint file
         """
         found = form.read_last_good(self.path) if self.resume else None
         return None if found is None else found[0]["settings"]
 
 
 def plain(value: Any) -> Any:
-    """Settings as JSON has them: a dataclass with its type, anything unknown by its name."""
+    """Settings as JSON values: a dataclass becomes a dict with its type, an unknown object its qualified name."""
     if is_dataclass(value) and not isinstance(value, type):
         return {"type": type(value).__name__} | {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
@@ -90,16 +90,17 @@ def plain(value: Any) -> Any:
 
 
 def fingerprint(data: Any) -> str:
-    """A checksum of every number in a data set: a tensor, or a dataclass that holds tensors."""
+    """Checksum of a data set: a tensor, or a dataclass with tensor fields."""
     given = {"rows": data} if isinstance(data, Tensor) else {f.name: getattr(data, f.name) for f in fields(data)}
     tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
     return checksum(str({name: value for name, value in given.items() if name not in tensors}), tensors)
 
 
 class Saver:
-    """Saves a loop when it is time, and restores it.
+    """Saves and restores the state of a loop.
 
-    :param loop: whose state it is
+    Constructing it restores the loop if ``checkpoint.resume`` is set, and otherwise raises if ``checkpoint.path`` holds
+    an unfinished run.
     """
 
     def __init__(self, loop: Stateful, checkpoint: Checkpoint):
@@ -116,12 +117,12 @@ class Saver:
         path = Path(self.checkpoint.path)
         if not path.exists():
             return
-        config, _ = self.loop.FORMAT.read(path)  # nor is a file that is something else overwritten
+        config, _ = self.loop.FORMAT.read(path)  # raises for a file of another kind, which is not overwritten either
         fix = f"Resume it, or delete {path}."
         check(config["finished"], "no unfinished run", f"one of {config['num_steps']} steps", fix)
 
     def load(self) -> bool:
-        """Restores the last good checkpoint; ``False`` if there is none."""
+        """Restores the newest intact checkpoint; ``False`` if there is none."""
         path, form = self.checkpoint.path, self.loop.FORMAT
         found = form.read_last_good(path)
         if found is None:
@@ -148,7 +149,7 @@ class Saver:
     def save(self, path: str | os.PathLike | None = None) -> None:
         """Writes a checkpoint now.
 
-        :param path: elsewhere than the usual place, where the one before is kept
+        :param path: another file than that of the checkpoint; its previous version is then not kept
         """
         state, tensors = self.loop.capture()
         place = self.checkpoint.path if path is None else path
@@ -161,15 +162,15 @@ class Saver:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to save."""
+        """Whether the next checkpoint is due."""
         steps = self.checkpoint.every_steps
         if steps is not None and self.loop.num_steps - self._step >= steps:
             return True
         return time.monotonic() - self._time >= self.checkpoint.every_seconds
 
     def interrupted(self) -> Interrupted:
-        """The exception that ends a loop that was saved, with how to resume it."""
+        """The exception to raise after saving on Ctrl-C; its message says how to resume."""
         return Interrupted(
             f"Stopped: {self.loop.progress_message}. Everything is in {self.checkpoint.path}: do the same again with "
-            "resume=True (--resume) to go on."
+            "resume=True (--resume) to continue."
         )

@@ -1,4 +1,4 @@
-"""Ctrl-C between two steps, never inside one."""
+"""Delays Ctrl-C to the end of a step."""
 
 import signal
 import sys
@@ -10,21 +10,21 @@ from pyro_options.errors import Interrupted
 
 
 class Pause:
-    """Whether somebody pressed Ctrl-C."""
+    """Signal handler that records a Ctrl-C; a second one raises ``KeyboardInterrupt``."""
 
     requested = False
 
     def __call__(self, number: int, frame) -> None:
-        if self.requested:  # twice means now
+        if self.requested:
             raise KeyboardInterrupt
         self.requested = True
 
 
 @contextmanager
 def postponing_interrupts() -> Iterator[Pause]:
-    """Ctrl-C inside sets ``requested``, so that work can stop where its state is whole; a second one stops at once.
+    """Ctrl-C inside only sets ``requested``, so that a loop can stop at a consistent state; a second one raises.
 
-    Outside of the main thread, which alone may listen to signals, nothing is ever requested.
+    Python handles signals in the main thread only: in other threads ``requested`` stays ``False``.
     """
     pause = Pause()
     if threading.current_thread() is not threading.main_thread():
@@ -39,7 +39,7 @@ def postponing_interrupts() -> Iterator[Pause]:
 
 @contextmanager
 def explained_interrupts() -> Iterator[None]:
-    """For a command: ends with what :class:`~pyro_options.errors.Interrupted` says, instead of a traceback."""
+    """For scripts: prints the message of :class:`~pyro_options.errors.Interrupted` instead of a traceback and exits."""
     try:
         yield
     except Interrupted as pause:

@@ -1,4 +1,4 @@
-"""The one loop that saves, stops and resumes."""
+"""Base class of every loop that saves checkpoints and resumes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -13,54 +13,57 @@ from .storage import Format
 
 
 class ResumableLoop(ABC):
-    """Work in steps that can be stopped between any two of them and resumed to the same numbers.
+    """A loop that can be stopped between any two steps and resumed to the same result.
 
-    A subclass says what its state is (:meth:`capture`, :meth:`restore`) and does its work in :meth:`steps`, a generator
-    that yields wherever that state is whole. :meth:`drive` runs it. With a checkpoint it saves when it is time and at
-    the end; Ctrl-C saves before it raises :class:`~pyro_options.errors.Interrupted`.
+    A subclass defines its state (:meth:`capture`, :meth:`restore`) and its work, :meth:`steps`: a generator that yields
+    wherever that state is consistent. :meth:`drive` runs it. With a checkpoint it saves at the checkpoint's intervals
+    and at the end; Ctrl-C saves before it raises :class:`~pyro_options.errors.Interrupted`.
     """
 
     FORMAT: ClassVar[Format]  # of its checkpoint files
-    LOST_WORKERS: ClassVar[tuple[type[Exception], ...]] = ()  # what Ctrl-C may do to a step that uses other processes
+    LOST_WORKERS: ClassVar[tuple[type[Exception], ...]] = ()  # errors of a step whose worker processes got the Ctrl-C
 
     num_steps: int
     saver: Saver | None = None
 
     @abstractmethod
     def steps(self) -> Iterator[None]:
-        """Does the work, and yields between any two steps."""
+        """Does the work; yields between any two steps."""
 
     @property
     @abstractmethod
     def finished(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether the loop has completed."""
 
     @property
     @abstractmethod
     def progress_message(self) -> str:
-        """How far it is, for messages."""
+        """Progress so far, for log and error messages."""
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What must be the same when it is resumed, by section."""
+        """Settings that must not differ when resuming, by section."""
 
     @abstractmethod
     def capture(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """The whole state, as plain numbers and copies of tensors."""
+        """The whole state: JSON values, and copies of tensors."""
 
     @abstractmethod
     def restore(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """The inverse of :meth:`capture`."""
 
     def check_state(self) -> None:  # noqa: B027  # optional
-        """Raises if the state is not worth saving."""
+        """Raises if the state is invalid and must not be saved. Does nothing by default."""
 
     def save_to(self, checkpoint: Checkpoint | None) -> None:
-        """Saves to this checkpoint from now on, after restoring from it if it says so. A constructor's last call."""
+        """Saves to this checkpoint from now on; restores from it first if it has ``resume``.
+
+        Call it last in the constructor.
+        """
         self.saver = None if checkpoint is None else Saver(self, checkpoint)
 
     def drive(self) -> None:
-        """Runs the steps to their end, saving in between."""
+        """Runs all steps, saving in between and at the end."""
         with postponing_interrupts() if self.saver is not None else nullcontext(Pause()) as pause:
             steps = self.steps()
             try:
@@ -71,17 +74,17 @@ class ResumableLoop(ABC):
             self._save(pause, at_once=True)
 
     def _step(self, steps: Iterator[None], pause: Pause) -> bool:
-        """Whether there was a step left to take."""
+        """Takes a step; ``False`` if there was none left."""
         try:
             return next(steps, self) is not self
         except self.LOST_WORKERS as error:
             if not pause.requested or self.saver is None:
                 raise
-            # Ctrl-C reached the processes that this step worked with: the step is lost, those before it are saved.
+            # Ctrl-C also killed the worker processes of this step: the step is lost, earlier ones are saved.
             raise self.saver.interrupted() from error
 
     def _save(self, pause: Pause, at_once: bool = False) -> None:
-        """Saves a sound state if it is time, and stops if somebody asked for it."""
+        """Saves if a checkpoint is due; raises ``Interrupted`` if Ctrl-C was pressed."""
         if self.saver is not None and (at_once or pause.requested or self.saver.due):
             self.check_state()
             self.saver.save()

@@ -1,4 +1,4 @@
-"""Everything that a training is made of, as named tensors and plain numbers, and back."""
+"""Modules, optimizers and random states as named tensors and JSON values, and back."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -15,18 +15,18 @@ Modules = Mapping[str, nn.Module]
 
 
 def _tensors(modules: Modules) -> dict[str, Tensor]:
-    """Parameters and buffers themselves, by name."""
+    """Parameters and buffers by name, not copied."""
     own = {name: module.state_dict(keep_vars=True) for name, module in modules.items()}
     return {f"{prefix}.{name}": tensor for prefix, tensors in own.items() for name, tensor in tensors.items()}
 
 
 def _names(modules: Modules) -> dict[int, str]:
-    """The name of each parameter, by the object that it is; an optimizer knows it by nothing else."""
+    """``id(parameter)`` -> name: optimizer states are keyed by the parameter object."""
     return {id(p): f"{prefix}.{name}" for prefix, m in modules.items() for name, p in m.named_parameters()}
 
 
 def module_state(modules: Modules) -> dict[str, Tensor]:
-    """Copies of parameters and buffers."""
+    """Copies of parameters and buffers, by name."""
     return {name: tensor.detach().clone() for name, tensor in _tensors(modules).items()}
 
 
@@ -35,9 +35,9 @@ def plan_modules(
     state: Mapping[str, Tensor],
     saved_shape: Callable[[Tensor], Sequence[int]] = lambda tensor: tensor.shape,
 ) -> list[tuple[Tensor, Tensor]]:
-    """What goes where, if all of it fits; nothing is changed yet.
+    """Pairs of (own tensor, saved value) for :func:`fill`; raises if names, shapes or types differ.
 
-    :param saved_shape: the shape that a tensor of the modules must have in ``state``
+    :param saved_shape: the shape that each tensor of the modules must have in ``state``
     """
     own = _tensors(modules)
     missing = sorted(own.keys() ^ state.keys())
@@ -54,9 +54,9 @@ def plan_modules(
 
 @torch.no_grad()
 def fill(plan: list[tuple[Tensor, Tensor]], reshape: Callable[[Tensor, Tensor], None] | None = None) -> None:
-    """Carries a plan out: the same tensor objects get other numbers.
+    """Copies saved values into the existing tensors, see :func:`plan_modules`.
 
-    :param reshape: puts a value of another shape into a tensor
+    :param reshape: ``reshape(tensor, value)`` handles values of another shape
     """
     for tensor, value in plan:
         if reshape is None or tensor.shape == value.shape:
@@ -67,7 +67,7 @@ def fill(plan: list[tuple[Tensor, Tensor]], reshape: Callable[[Tensor, Tensor], 
 
 
 def optimizer_state(optimizer: Optimizer, modules: Modules) -> dict[str, Tensor]:
-    """Copies of what an optimizer remembers of each parameter, ``name/key``."""
+    """Copies of an optimizer's per-parameter state, as ``name/key``."""
     names = _names(modules)
     return {
         f"{names[id(parameter)]}/{key}": torch.as_tensor(value).detach().clone()
@@ -77,9 +77,9 @@ def optimizer_state(optimizer: Optimizer, modules: Modules) -> dict[str, Tensor]
 
 
 def load_optimizer(optimizer: Optimizer, modules: Modules, state: Mapping[str, Tensor], rates: list[float]) -> None:
-    """Makes an optimizer remember that again, and nothing else. The modules must be filled already.
+    """Replaces an optimizer's state by a saved one. Fill the modules first: their shapes are compared.
 
-    :param rates: learning rate of each group
+    :param rates: learning rate of each parameter group
     """
     names = _names(modules)
     parameters = {names[id(p)]: p for group in optimizer.param_groups for p in group["params"]}
@@ -99,7 +99,7 @@ def load_optimizer(optimizer: Optimizer, modules: Modules, state: Mapping[str, T
 
 
 def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The random numbers to come, of torch, numpy and Python: tensors and plain numbers."""
+    """Random states of torch (CPU and CUDA), numpy and Python: tensors, and JSON values."""
     _, keys, position, has_gauss, gauss = np.random.get_state()
     tensors = {"torch": torch.get_rng_state(), "numpy": torch.from_numpy(np.asarray(keys).astype(np.int64))}
     if torch.cuda.is_available():
@@ -109,7 +109,7 @@ def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def set_random_state(tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-    """The inverse of :func:`random_state`. GPUs that are not there, or were not, keep the state they have."""
+    """The inverse of :func:`random_state`. GPUs without a saved state keep their current one."""
     keys = tensors["numpy"].numpy().astype(np.uint32)
     version, words, gauss = plain["python"]
     np.random.set_state(("MT19937", keys, *plain["numpy"]))
@@ -121,10 +121,10 @@ def set_random_state(tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) ->
 
 
 def parts(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors under ``prefix:``, without it."""
+    """The tensors whose name starts with ``prefix:``, without the prefix."""
     return {name.removeprefix(f"{prefix}:"): t for name, t in tensors.items() if name.startswith(f"{prefix}:")}
 
 
 def prefixed(**groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One mapping of several, each under its ``prefix:``."""
+    """Merges several mappings, each under its ``prefix:``."""
     return {f"{prefix}:{name}": t for prefix, tensors in groups.items() for name, t in tensors.items()}

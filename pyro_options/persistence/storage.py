@@ -1,7 +1,7 @@
-"""Files that survive a crash and need no trust: written whole or not at all, checked before they are believed.
+"""Atomic writes, and a file format that is validated on reading and cannot execute code.
 
-A file holds tensors (safetensors) and a header of plain JSON: format, version, settings, and a checksum of every name,
-shape and byte. Nothing in it can run code.
+A file holds tensors (safetensors) and a JSON header: format, version, settings, and a checksum of every name, shape and
+byte.
 """
 
 import glob
@@ -34,9 +34,9 @@ _BROKEN = (
 
 @contextmanager
 def replacing(path: str | os.PathLike, previous: Path | None = None) -> Iterator[BinaryIO]:
-    """A file to write that takes the place of ``path`` at the end: all of it or, if anything fails, none of it.
+    """Opens a temporary file that replaces ``path`` on success (atomically, and synced to disk); removed on failure.
 
-    :param previous: where what was at ``path`` goes; it is lost otherwise
+    :param previous: move the existing file at ``path`` here first
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
@@ -55,13 +55,13 @@ def replacing(path: str | os.PathLike, previous: Path | None = None) -> Iterator
 
 
 def write_json(path: str | os.PathLike, value: Any, indent: int | None = None) -> None:
-    """Writes plain values: all of them or, if anything fails, none."""
+    """Writes JSON atomically."""
     with replacing(path) as file:
         file.write((json.dumps(value, indent=indent) + "\n").encode())
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a rename last through a power cut, where the system lets us."""
+    """Syncs a directory, so that a rename in it survives a power failure; not possible on every system."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -72,7 +72,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
-    """Of every name, shape and byte: safetensors itself does not notice a changed number."""
+    """SHA-256 of ``text`` and of every tensor's name, type, shape and bytes; safetensors itself has no checksum."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
@@ -83,9 +83,9 @@ def checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
 
 @contextmanager
 def reading(path: str | os.PathLike, writer: str) -> Iterator[None]:
-    """Whatever is wrong with the content of a file becomes a :class:`FileError` that names it.
+    """Turns any error about the content of a file into a :class:`FileError` that names the file.
 
-    :param writer: what writes such files
+    :param writer: the function that writes such files, for the message
     """
     name = os.fspath(path)
     try:
@@ -100,35 +100,35 @@ def reading(path: str | os.PathLike, writer: str) -> Iterator[None]:
 
 
 def sweep(path: str | os.PathLike) -> None:
-    """Removes what writers of ``path`` that were killed have left behind. Call it where nobody else is writing it."""
+    """Removes temporary files that killed writers of ``path`` left behind. No other process may be writing it."""
     path = Path(path)
     for litter in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         litter.unlink(missing_ok=True)
 
 
 def previous_of(path: str | os.PathLike) -> Path:
-    """Where the file before the last one is kept."""
+    """Path of the previous version of a file."""
     path = Path(path)
     return path.with_name(f"{path.name}.previous")
 
 
 def _serialized(tensors: dict[str, Tensor], metadata: dict[str, str]) -> tuple[bytes, memoryview]:
-    """Header and numbers of a safetensors file, whose metadata safetensors itself writes in random order."""
+    """Header and data of a safetensors file, deterministic: safetensors itself writes its metadata in random order."""
     content = safetensors.torch.save(tensors, metadata)
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start]) | {"__metadata__": metadata}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)  # numbers stay aligned
+    text += b" " * (-len(text) % 8)  # keeps the data aligned
     return len(text).to_bytes(8, "little") + text, memoryview(content)[start:]
 
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file: tensors, and settings as JSON.
+    """A file format: tensors, and settings as JSON.
 
-    :param name: in the header of every such file
-    :param version: the one that is written and read
-    :param writer: what writes such files, for messages
+    :param name: identifies the format in the file's header
+    :param version: the version that is written; others are rejected on reading
+    :param writer: the function that writes such files, for messages
     """
 
     name: str
@@ -142,10 +142,10 @@ class Format:
         tensors: Mapping[str, Tensor],
         previous: Path | None = None,
     ) -> None:
-        """Writes settings and tensors to ``path``.
+        """Writes settings and tensors to ``path``, atomically.
 
-        :param config: plain numbers, texts, lists and dicts
-        :param previous: where what was at ``path`` goes
+        :param config: JSON values
+        :param previous: move the existing file at ``path`` here first
         """
         text = json.dumps(config)
         own = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
@@ -156,9 +156,9 @@ class Format:
             file.write(numbers)
 
     def read(self, path: str | os.PathLike, max_bytes: int = 2**34) -> tuple[Any, dict[str, Tensor]]:
-        """Settings and tensors of a file that :meth:`write` wrote; anything else is refused.
+        """Settings and tensors of a file that :meth:`write` wrote; raises :class:`FileError` for anything else.
 
-        :param max_bytes: refuse a larger file; tensors take no more memory than the file has bytes
+        :param max_bytes: raise if the file is larger; this also bounds the memory that its tensors take
         """
         with reading(path, self.writer):
             size = os.path.getsize(path)
@@ -179,7 +179,7 @@ class Format:
             return json.loads(text), tensors
 
     def read_last_good(self, path: str | os.PathLike) -> tuple[Any, dict[str, Tensor]] | None:
-        """The file at ``path``, or the one before it if that is damaged or missing; ``None`` if there is neither."""
+        """Reads ``path``, or its previous version if it is damaged or missing; ``None`` if neither exists."""
         refused: list[FileError] = []
         for place in (Path(path), previous_of(path)):
             if not place.exists():
@@ -187,11 +187,11 @@ class Format:
             try:
                 content = self.read(place)
             except FileError as error:
-                logger.warning("%s Looking for the one before it.", error)
+                logger.warning("%s Trying the previous version.", error)
                 refused.append(error)
                 continue
             if place != Path(path):
-                logger.warning("going on from %s", place)
+                logger.warning("resuming from %s", place)
             return content
         if refused:
             raise FileError(" ".join(str(error) for error in refused)) from refused[0]

@@ -1,4 +1,4 @@
-"""Learning to act with skills: Stable-Baselines3 on semi-Markov steps."""
+"""Reinforcement learning with skills: Stable-Baselines3 for semi-Markov decision processes."""
 
 import lazy_loader
 

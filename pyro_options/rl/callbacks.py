@@ -1,4 +1,4 @@
-"""What Stable-Baselines3 tells only its callbacks: durations, options, frames."""
+"""Callbacks that read durations, options and frames from ``infos``, and record learning curves."""
 
 from typing import Any
 
@@ -12,7 +12,12 @@ from pyro_options.errors import check
 
 
 def checked_durations(infos: list[dict[str, Any]], gamma: float, fix: str = "SkillWrapper(gamma=…).") -> np.ndarray:
-    """τ of each environment's step, 1 where none is given; refuses rewards that were summed with another γ."""
+    """Duration τ of each environment's step, 1 by default; raises if rewards were summed with another γ.
+
+    :param infos: the ``info`` of each environment
+    :param gamma: discount of the learner
+    :param fix: advice for the error message
+    """
     for info in infos:
         discount, duration = info.get("discount"), info.get("duration", 1)
         if discount is not None and duration > 1 and abs(discount - gamma**duration) > 1e-6:
@@ -22,14 +27,14 @@ def checked_durations(infos: list[dict[str, Any]], gamma: float, fix: str = "Ski
 
 
 class DurationCallback(BaseCallback):
-    """Tells the rollout buffer how long each step lasted, and logs how options are used.
+    """Passes the duration of each step to the rollout buffer, and logs the usage of options.
 
-    The time-limit bootstrap of Stable-Baselines3 adds γ V(terminal) to the reward of a step that was cut; where the
-    step lasted longer the right reward, with γ^τ V(terminal), is handed to the buffer.
+    Stable-Baselines3 adds γ V(terminal) to the reward of a truncated step; for steps with τ > 1, the reward with
+    γ^τ V(terminal) is passed to the buffer instead.
 
-    It logs at each rollout: ``options/mean_duration``, ``options/share`` (of decisions that are options),
-    ``options/usage_k`` (of decisions that are option k, for every k up to the highest that this training has seen),
-    ``time/primitive_steps`` and ``time/frames`` so far.
+    Logs at each rollout: ``options/mean_duration``, ``options/share`` (share of decisions that are options),
+    ``options/usage_k`` (share of decisions that are option k, for every k up to the highest seen in this training),
+    and the totals ``time/primitive_steps`` and ``time/frames``.
     """
 
     def _on_rollout_start(self) -> None:
@@ -48,7 +53,7 @@ class DurationCallback(BaseCallback):
         return True
 
     def _bootstrapped(self, durations: np.ndarray, infos: list[dict[str, Any]]) -> dict[int, float]:
-        """Rewards of longer steps that a time limit cut."""
+        """Corrected rewards of truncated steps with τ > 1, by environment."""
         model: Any = self.model
         corrected: dict[int, float] = {}
         for index, done in enumerate(self.locals["dones"]):
@@ -65,7 +70,7 @@ class DurationCallback(BaseCallback):
         options = np.array(self._options)
         self.logger.record("options/mean_duration", float(np.mean(self._durations)))
         self.logger.record("options/share", float(np.mean(options >= 0)))
-        # An option that fell out of use is logged as zero: a curve without it would look unfinished.
+        # Options that are no longer used are logged as zero, so that their curves do not just end.
         model.num_options_seen = max(model.num_options_seen, int(options.max()) + 1)
         for k in range(model.num_options_seen):
             self.logger.record(f"options/usage_{k}", float(np.mean(options == k)))
@@ -74,11 +79,12 @@ class DurationCallback(BaseCallback):
 
 
 class CurveCallback(BaseCallback):
-    """Records a learning curve: at the end of each rollout, steps, frames and how the last 100 episodes went.
+    """Records a learning curve: after each rollout, a row with decisions, frames, and mean return and success rate.
 
-    Returns and lengths are those of ``Monitor``, which belongs inside the ``SkillWrapper``.
+    The means are over the last episodes (100 by default, PPO's ``stats_window_size``), as reported by ``Monitor``,
+    which belongs inside the ``SkillWrapper``.
 
-    :param rows: continue an earlier curve
+    :param rows: an earlier curve to continue
     """
 
     def __init__(self, rows: list[dict[str, float]] | None = None):
@@ -100,9 +106,9 @@ class CurveCallback(BaseCallback):
 
 
 class ProgressCallback(BaseCallback):
-    """Moves a bar at the end of each rollout, and says how the last episodes went.
+    """Updates a progress bar after each rollout, with the mean return of the last episodes.
 
-    :param bar: counts decisions, and may outlive a call of ``learn``
+    :param bar: counts decisions; it may be shared by several calls of ``learn``
     """
 
     def __init__(self, bar: tqdm):
@@ -117,5 +123,5 @@ class ProgressCallback(BaseCallback):
         if model.ep_info_buffer:
             mean = safe_mean([episode["r"] for episode in model.ep_info_buffer])
             self.bar.set_postfix({"return": f"{mean:.2f}"}, refresh=False)
-        # the last rollout may go beyond, and a bar that is more than full would be drawn as if it had no end
+        # the last rollout may exceed the total, and tqdm would then drop the total from the bar
         self.bar.update(min(model.num_timesteps, self.bar.total) - self.bar.n)

@@ -1,4 +1,4 @@
-"""Proximal policy optimization over skills."""
+"""PPO for semi-Markov decision processes."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from .rollout_buffer import SMDPDictRolloutBuffer, SMDPRolloutBuffer
 
 
 def _as_list(callback: MaybeCallback) -> list[BaseCallback]:
-    """Whatever ``learn`` takes as callbacks, as a list of them."""
+    """The ``callback`` argument of ``learn`` as a list."""
     if callback is None:
         return []
     if isinstance(callback, list):
@@ -24,18 +24,18 @@ def _as_list(callback: MaybeCallback) -> list[BaseCallback]:
 
 
 class SMDPPPO(PPO):
-    r"""Stable-Baselines3's PPO for steps that last, as those of a :class:`~pyro_options.envs.SkillWrapper` do.
+    r"""Stable-Baselines3's PPO for steps of any duration, such as those of a :class:`~pyro_options.envs.SkillWrapper`.
 
-    It takes the arguments of PPO and trains by PPO's own loop; what differs is that a step of duration τ is discounted
-    by :math:`\gamma^\tau`, in the advantages and where a time limit cuts an episode. Where every step lasts 1 its
-    numbers are those of PPO to the last bit. Steps (``total_timesteps``, ``n_steps``) count decisions;
-    ``num_primitive_steps`` and ``num_frames`` count what the environment saw.
+    It has the arguments and the training loop of PPO, but discounts a step of duration τ by :math:`\gamma^\tau`: in the
+    advantages, and in the bootstrapped value of a truncated episode. If every step has duration 1, the results are
+    those of PPO, bit for bit. Steps (``total_timesteps``, ``n_steps``) count decisions; ``num_primitive_steps`` and
+    ``num_frames`` count steps and frames of the environment.
 
-    ``VecNormalize`` may be put around, but its running estimate of returns discounts each decision by γ alone; pass
-    ``norm_reward=False``.
+    With ``VecNormalize``, pass ``norm_reward=False``: its running estimate of returns discounts every decision by γ,
+    whatever its duration.
 
-    ``Monitor`` goes inside the skills. ``make_vec_env`` would put another around what the function returns; it takes
-    skills as ``wrapper_class=SkillWrapper, wrapper_kwargs={"skills": skills}``.
+    ``Monitor`` belongs inside the ``SkillWrapper``. ``make_vec_env`` adds a ``Monitor`` to the environment that it
+    makes, so pass the skills to it as ``wrapper_class=SkillWrapper, wrapper_kwargs={"skills": skills}``.
 
     Example::
 
@@ -67,10 +67,10 @@ class SMDPPPO(PPO):
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
     ):
-        """See PPO; ``total_timesteps`` counts decisions."""
+        """Trains like PPO; ``total_timesteps`` counts decisions."""
         if reset_num_timesteps:
             self.num_primitive_steps = self.num_frames = self.num_options_seen = 0
         callbacks: list[BaseCallback] = [DurationCallback(), *_as_list(callback)]
-        # PPO's own type is narrower than that of the method it calls, which takes None for no log.
+        # PPO annotates log_interval as int, but the method that it calls accepts None for no logs.
         interval: Any = log_interval
         return super().learn(total_timesteps, callbacks, interval, tb_log_name, reset_num_timesteps, progress_bar)

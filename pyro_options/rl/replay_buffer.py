@@ -1,4 +1,4 @@
-"""Replay of steps that last: (s, a, s', R, τ)."""
+"""Replay buffer for steps of any duration: (s, a, s', R, τ)."""
 
 from typing import Any
 
@@ -15,16 +15,18 @@ _FIX = 'Pass the same to SkillWrapper(gamma=…), DQN(gamma=…) and replay_buff
 
 
 class SMDPReplayBuffer(ReplayBuffer):
-    r"""Samples carry ``discounts`` :math:`\gamma^\tau` for DQN's targets, :math:`R + \gamma^\tau \max_a Q(s', a)`.
+    r"""A replay buffer whose samples have ``discounts`` :math:`\gamma^\tau`, for DQN with skills.
+
+    DQN's targets are then :math:`R + \gamma^\tau \max_a Q(s', a)`.
 
     Example::
 
         DQN("MlpPolicy", env, gamma=0.99,
             replay_buffer_class=SMDPReplayBuffer, replay_buffer_kwargs={"gamma": 0.99})
 
-    :param gamma: the learner's and the ``SkillWrapper``'s. A buffer sees what the wrapper discounts by, and refuses
-        another; it cannot see the learner's ``gamma``, which DQN does not use where samples carry ``discounts``
-    :param n_steps: only 1; a step that lasts is several already
+    :param gamma: discount of the learner and of the ``SkillWrapper``; required. Another discount in the wrapper is an
+        error. DQN's own ``gamma`` cannot be checked; DQN ignores it if samples have ``discounts``
+    :param n_steps: must be 1: n-step returns are not supported
     """
 
     durations: np.ndarray  # (buffer_size, n_envs)
@@ -35,7 +37,7 @@ class SMDPReplayBuffer(ReplayBuffer):
         observation_space: spaces.Space,
         action_space: spaces.Space,
         *args: Any,
-        gamma: float | None = None,  # must be given; Stable-Baselines3 would meet a required one with a bare TypeError
+        gamma: float | None = None,  # required; checked below, since Stable-Baselines3 would raise a bare TypeError
         n_steps: int = 1,
         **kwargs: Any,
     ):
@@ -57,7 +59,7 @@ class SMDPReplayBuffer(ReplayBuffer):
     def _get_samples(self, batch_inds: np.ndarray, env=None) -> ReplayBufferSamples:
         at = batch_inds, np.random.randint(0, high=self.n_envs, size=(len(batch_inds),))
         discounts = (self.gamma ** self.durations[at].astype(np.float64)).astype(np.float32)
-        ended = self.dones[at] * (1 - self.timeouts[at])  # a time limit is no end
+        ended = self.dones[at] * (1 - self.timeouts[at])  # truncation by a time limit is not a terminal state
         rewards = self._normalize_reward(self.rewards[at].reshape(-1, 1), env)
         return ReplayBufferSamples(
             observations=self.to_torch(self._normalize_obs(self.observations[at], env)),  # type: ignore[arg-type]

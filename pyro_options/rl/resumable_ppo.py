@@ -1,4 +1,4 @@
-"""PPO in parts, with a checkpoint after each: stop it anywhere, go on to the same numbers. No pickle."""
+"""PPO with checkpoints, without pickle: a run that is interrupted and resumed gives the same result."""
 
 import os
 from collections import deque
@@ -23,12 +23,12 @@ from .callbacks import CurveCallback, ProgressCallback
 from .ppo import SMDPPPO
 
 FORMAT = Format("pyro_options.PPO", 2, "PartwiseLearning")
-_BROKEN = EOFError, ConnectionError  # what a pipe to a process that is gone says
+_BROKEN = EOFError, ConnectionError  # errors of a pipe to a worker process that has exited
 _COUNTS = ("num_timesteps", "num_primitive_steps", "num_frames", "_n_updates", "_episode_num")
 
 
 def _check_parts(learner: SMDPPPO) -> None:
-    """Refuses what a part would begin anew."""
+    """Raises for settings whose state would be lost between parts: schedules and ``VecNormalize``."""
     rates: dict[str, Any] = {"learning_rate": learner.lr_schedule, "clip_range": learner.clip_range}
     rates["clip_range_vf"] = learner.clip_range_vf
     for name, rate in rates.items():
@@ -40,10 +40,10 @@ def _check_parts(learner: SMDPPPO) -> None:
 
 
 class _PartwiseLoop(ResumableLoop):
-    """The parts of one run.
+    """The loop over the parts of one run.
 
-    :param plan: what is run
-    :param total_steps: decisions to make
+    :param plan: its settings
+    :param total_steps: total number of decisions
     """
 
     FORMAT = FORMAT
@@ -53,7 +53,7 @@ class _PartwiseLoop(ResumableLoop):
         self.plan, self.total_steps = plan, total_steps
         self.envs: VecEnv | None = plan.make_envs()
         self.rows: list[dict[str, float]] = []
-        self.stopped, self.num_steps = False, 0  # by the callback; decisions in parts that are over
+        self.stopped, self.num_steps = False, 0  # stopped by the callback; decisions in completed parts
         try:
             self.learner = plan.make_learner(self.envs)
             _check_parts(self.learner)
@@ -65,7 +65,7 @@ class _PartwiseLoop(ResumableLoop):
     def close(self) -> None:
         """Closes the environments that are open."""
         if self.envs is not None:
-            with suppress(*_BROKEN):  # processes that are gone cannot be closed, and what ended them says more
+            with suppress(*_BROKEN):  # workers that have exited cannot be closed; the original error matters more
                 self.envs.close()
             self.envs = None
 
@@ -85,7 +85,7 @@ class _PartwiseLoop(ResumableLoop):
         modules, optimizer = {"policy": learner.policy}, learner.policy.optimizer
         config: dict[str, Any] = {name: int(getattr(learner, name)) for name in _COUNTS}
         config["rates"] = [group["lr"] for group in optimizer.param_groups]
-        # Return and length alone: Monitor's clock would differ from run to run, and its keywords may be texts.
+        # Only return and length: Monitor's wall-clock times differ between runs, and its keywords may be strings.
         config["episodes"] = [{key: float(one[key]) for key in ("r", "l")} for one in learner.ep_info_buffer or ()]
         config["successes"] = [float(one) for one in learner.ep_success_buffer or ()]
         tensors = serialization.prefixed(
@@ -106,7 +106,7 @@ class _PartwiseLoop(ResumableLoop):
         learner.ep_info_buffer = deque(saved["episodes"], maxlen=size)
         learner.ep_success_buffer = deque(saved["successes"], maxlen=size)
         count = learner.num_timesteps
-        least = count - learner.n_steps * learner.n_envs  # a run ends with the rollout in which it has had enough
+        least = count - learner.n_steps * learner.n_envs  # a run ends with the rollout that reaches its budget
         expected = f"total_steps > {least}, as {self.plan.path} has learned for {count},"
         fix = "Save a shorter run to another file."
         check(self.total_steps > least, expected, self.total_steps, fix, FileError)
@@ -121,7 +121,7 @@ class _PartwiseLoop(ResumableLoop):
                     yield
 
     def _bar(self) -> tqdm:
-        """A bar of decisions that begins where the learner is; below another one it goes when it is full."""
+        """A progress bar of decisions, starting at those already made; below another bar it disappears when full."""
         about = {"unit": "decision", "unit_scale": True, "dynamic_ncols": True, "leave": None}
         return tqdm(total=self.total_steps, initial=self.num_steps, disable=not self.plan.progress, **about)
 
@@ -137,32 +137,34 @@ class _PartwiseLoop(ResumableLoop):
         learner.learn(goal - learner.num_timesteps, watchers, plan.log_interval, reset_num_timesteps=False)
         self.envs.close()
         self.envs = None
-        # A callback speaks before its step is added, so a rollout that it stopped lacks at least that one. Decisions
-        # would not tell: it may stop in the rollout that reaches the goal.
+        # Callbacks run before their step is added to the buffer, so a rollout that one stopped is not full. The number
+        # of decisions would not show it: a callback may also stop the rollout that reaches the goal.
         self.rows, self.stopped = callback.rows, not learner.rollout_buffer.full
         self.num_steps = learner.num_timesteps
 
 
 @dataclass(frozen=True)
 class PartwiseLearning:
-    """Learns in parts of ``every`` decisions, each with new environments and random numbers of its own.
+    """Trains :class:`SMDPPPO` in parts of ``every`` decisions, with a checkpoint after each part.
 
-    An environment cannot be saved in the middle of an episode. So every part starts with a reset and a seed that only
-    depends on ``seed`` and on the decisions so far, whether the run was stopped before it or not: a run that was killed
-    and resumed ends with the same bytes as one that was not. The episodes under way at the end of a part are cut.
+    Environments cannot be saved in the middle of an episode. So every part starts with new environments and with a seed
+    that depends only on ``seed`` and the number of decisions so far, whether or not the run was interrupted. A run that
+    was killed and resumed ends with the same parameters, bit for bit, as an uninterrupted one. Episodes that are
+    unfinished at the end of a part are cut.
 
-    :param path: file of the last checkpoint; the one before it is kept beside it, as ``….previous``
-    :param make_envs: new environments, the same each time; without ``VecNormalize``, whose statistics would be lost
-        with every part. Processes of a ``SubprocVecEnv`` should ignore Ctrl-C (``SIGINT``), which reaches them too:
-        without them the part under way is lost
-    :param make_learner: a new :class:`SMDPPPO` for given environments, with constant learning and clip rates
-    :param make_callback: given the learning curve so far, what records it; it may stop the learning
-    :param every: decisions in a part, at least
-    :param resume: resume from ``path`` if there is something. Without it an unfinished run is not overwritten
-    :param about: what must be the same to go on, in plain numbers and texts
-    :param log_interval: rollouts between two logs of the learner (``verbose``, ``tensorboard_log``), counted anew in
-        each part; ``None`` for no logs. Every run needs a ``tensorboard_log`` of its own
-    :param progress: show a bar over all parts, with the mean return of the last episodes
+    :param path: checkpoint file; the previous checkpoint is kept beside it, as ``….previous``
+    :param make_envs: makes the environments of a part; without ``VecNormalize``, whose statistics would be lost between
+        parts. Workers of a ``SubprocVecEnv`` should ignore ``SIGINT``: Ctrl-C reaches them too, and if they exit the
+        current part is lost
+    :param make_learner: makes a :class:`SMDPPPO` for given environments, with a constant learning rate and clip range
+    :param make_callback: makes the callback that extends a given learning curve; it may stop the training
+    :param every: minimum number of decisions in a part
+    :param seed: of all parts
+    :param resume: resume from ``path`` if it exists. Without it, an unfinished run at ``path`` is an error
+    :param about: further settings that must not differ when resuming, as JSON values
+    :param log_interval: rollouts between logs of the learner (``verbose``, ``tensorboard_log``), counted within each
+        part; ``None`` for no logs. Use a separate ``tensorboard_log`` for every run
+    :param progress: show a progress bar over all parts, with the mean return of the last episodes
     """
 
     path: str | os.PathLike
@@ -183,7 +185,7 @@ class PartwiseLearning:
         check(parent.is_dir(), "a folder to save checkpoints in", repr(str(parent)), "Make it first.")
 
     def run(self, total_steps: int) -> tuple[SMDPPPO, list[dict[str, float]]]:
-        """Learns until ``total_steps`` decisions, or until the callback has had enough.
+        """Trains for ``total_steps`` decisions, or until the callback stops it.
 
         :returns: the learner and its learning curve
         """

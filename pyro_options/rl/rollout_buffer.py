@@ -1,4 +1,4 @@
-r"""Rollouts whose steps last.
+r"""Rollout buffers for steps of duration τ, with generalized advantage estimation for semi-Markov steps.
 
 .. math:: \delta_t = R_t + \gamma^{\tau_t} V(s_{t+1}) - V(s_t), \qquad
     A_t = \delta_t + \gamma^{\tau_t} \lambda A_{t+1}
@@ -12,12 +12,13 @@ from torch import Tensor
 
 
 class _Durations(RolloutBuffer):
-    """Durations beside the rewards, and advantages that heed them.
+    """Stores durations, and discounts by γ^τ in the advantages.
 
-    Stable-Baselines3 gives a buffer no ``infos``, so a callback announces each step's durations before it is added.
+    Stable-Baselines3 does not pass ``infos`` to the buffer, so a callback calls :meth:`announce` before each step is
+    added.
     """
 
-    durations: np.ndarray  # (n_steps, n_envs) in steps of the environment
+    durations: np.ndarray  # (n_steps, n_envs) in environment steps
 
     def reset(self) -> None:
         super().reset()
@@ -25,10 +26,10 @@ class _Durations(RolloutBuffer):
         self._bootstrapped: Mapping[int, float] = {}
 
     def announce(self, durations: np.ndarray, bootstrapped: Mapping[int, float]) -> None:
-        """How long the step lasted that is added next.
+        """Sets the durations of the step that is added next.
 
         :param durations: τ in each environment, ``(n_envs,)``
-        :param bootstrapped: rewards to store instead of those that are passed to :meth:`add`, by environment
+        :param bootstrapped: environment -> reward to store instead of the one passed to :meth:`add`
         """
         self.durations[self.pos] = durations
         self._bootstrapped = bootstrapped
@@ -42,7 +43,7 @@ class _Durations(RolloutBuffer):
         super().add(obs, action, reward, *args, **kwargs)
 
     def compute_returns_and_advantage(self, last_values: Tensor, dones: np.ndarray) -> None:
-        # In double precision until the last moment, so that durations of 1 round exactly as plain γ and γλ do.
+        # In double precision until the conversion, so that durations of 1 give exactly the float32 γ and γλ of PPO.
         exact = self.gamma**self.durations
         discounts, decays = exact.astype(np.float32), (exact * self.gae_lambda).astype(np.float32)
         alive = 1 - np.concatenate([self.episode_starts[1:], dones[None].astype(np.float32)])

@@ -1,4 +1,4 @@
-"""CompILE: episodes cut into segments of Poisson length, each with one skill."""
+"""CompILE: distributions of episodes that consist of segments of Poisson length, each with one skill."""
 
 import lazy_loader
 

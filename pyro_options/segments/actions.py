@@ -1,4 +1,4 @@
-"""Skills of segments, and the actions of an episode given its segments."""
+"""Distributions of the skills of segments, and of actions given segments and skills."""
 
 import copy
 from typing import ClassVar
@@ -15,11 +15,13 @@ from .boundaries import segment_masks
 
 
 class SegmentSkills(TorchDistribution):
-    r"""The skill of each of M segments, drawn from the weights: :math:`\prod_j \eta_{h_j}`.
+    r"""The skills of M segments, drawn independently from the weights.
 
-    A value has event shape ``(M, K)``: one-hot, or relaxed, whose chance is the average :math:`\eta^\top h_j`.
+    .. math:: p(h) = \prod_j \eta^\top h_j
 
-    :param log_weights: log η, ``(K,)``, summing to at most one
+    A value has event shape ``(M, K)``: one-hot, or relaxed.
+
+    :param log_weights: log η, ``(K,)``, with η summing to at most one
     :param num_segments: M
     :param batch_shape: of the episodes
     """
@@ -50,16 +52,17 @@ class SegmentSkills(TorchDistribution):
 
 
 class SegmentedActions(TorchDistribution):
-    r"""Actions of an episode cut into segments.
+    r"""Actions of an episode given the boundaries and skills of its segments.
 
     .. math:: \log p(a\mid b, h) = \sum_t \sum_j m_j(t) \log \sum_k h_{j,k}\,\pi_k(a_t\mid s_t)
 
-    with the soft masks m of :func:`segment_masks`. For discrete boundaries and skills this is :math:`\pi_{h_{j(t)}}`.
+    with the masks :math:`m_j(t)` of :func:`segment_masks`. For discrete boundaries and skills the likelihood of a step
+    is :math:`\pi_{h_{j(t)}}`.
 
     :param likelihood: the components, an :class:`~pyro_options.options.OptionActions`
     :param boundaries: ``(..., M - 1, T + 1)``
     :param skills: ``(..., M, K)``
-    :param mask: steps in use ``(..., T)``
+    :param mask: unpadded steps ``(..., T)``
     """
 
     arg_constraints: ClassVar[dict] = {}
@@ -86,7 +89,7 @@ class SegmentedActions(TorchDistribution):
         return self.likelihood.component_log_prob(value)
 
     def responsibilities(self, value: Tensor) -> Tensor:
-        """``(..., T, K)``: how much each skill is on; padded steps hold zeros."""
+        """``(..., T, K)``: the share of each skill in each step; zero in padded steps."""
         return segment_masks(self.boundaries, self.step_mask).transpose(-1, -2) @ self.skills
 
     def log_prob(self, value):

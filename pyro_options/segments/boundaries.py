@@ -1,4 +1,4 @@
-"""Where segments end: Poisson lengths one after the other, cut off by the end of the episode."""
+"""The distribution of segment boundaries: cumulative Poisson lengths, truncated at the end of the episode."""
 
 import math
 from typing import TYPE_CHECKING, ClassVar
@@ -15,16 +15,16 @@ from pyro_options.errors import check
 if TYPE_CHECKING:
     from .path import SegmentPath
 
-#: log-probability of what cannot be: finite, so that gradients are
+#: log-probability of an impossible event; finite, so that gradients are
 IMPOSSIBLE = -1e9
 
 
 def poisson_lengths(rate: float, num_steps: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """log P(L = l) and log P(L >= l) of a Poisson length, for l = 0..T, both ``(T + 1,)``.
 
-    :param like: gives type and device
+    :param like: determines dtype and device
     """
-    longest = max(num_steps, math.ceil(rate)) + math.ceil(12 * math.sqrt(rate)) + 30  # the rest is no float
+    longest = max(num_steps, math.ceil(rate)) + math.ceil(12 * math.sqrt(rate)) + 30  # the tail beyond is negligible
     length = torch.arange(longest + 1, dtype=torch.float64, device=like.device)
     log_prob = length * math.log(rate) - rate - torch.lgamma(length + 1)
     log_at_least = torch.logcumsumexp(log_prob.flip(0), 0).flip(0).clamp(max=0.0)
@@ -32,36 +32,36 @@ def poisson_lengths(rate: float, num_steps: int, like: Tensor) -> tuple[Tensor, 
 
 
 def segment_masks(boundaries: Tensor, mask: Tensor) -> Tensor:
-    r"""How much each step belongs to each segment, ``(..., M, T)``; they sum to one over the segments.
+    r"""The probability that each step belongs to each segment, ``(..., M, T)``; the sum over segments is one.
 
-    Step t is in segment j when boundary :math:`j-1` is at or before it and boundary j is not:
-    :math:`m_j(t) = c_{j-1}(t)\,(1 - c_j(t))` with :math:`c_j(t) = c_{j-1}(t)\sum_{u\le t} b_j(u)`, which relaxed
-    boundaries turn into products of chances. The last segment takes what is left.
+    Step t is in segment j if boundary :math:`j-1` is at or before t and boundary j is after it:
+    :math:`m_j(t) = c_{j-1}(t) - c_j(t)` with :math:`c_j(t) = c_{j-1}(t)\sum_{u\le t} b_j(u)`, :math:`c_0 = 1` and
+    :math:`c_M = 0`. Relaxed boundaries are treated as independent probabilities.
 
     :param boundaries: ``(..., M - 1, T + 1)``, one-hot or relaxed
-    :param mask: steps in use ``(..., T)``
+    :param mask: unpadded steps ``(..., T)``
     """
-    # sums of chances that rounding may take above one, where a mask would be less than nothing
+    # rounding can take cumulative probabilities above one, which would make masks negative
     passed = torch.cumprod(torch.cumsum(boundaries[..., :-1], -1).clamp(max=1), -2)  # (..., M - 1, T)
     edges = torch.cat([torch.ones_like(passed[..., :1, :]), passed, torch.zeros_like(passed[..., :1, :])], -2)
     return (edges[..., :-1, :] - edges[..., 1:, :]) * mask.unsqueeze(-2)
 
 
 class PoissonBoundaries(TorchDistribution):
-    r"""The ends of the first ``M - 1`` of M segments; the last one lasts as long as the episode.
+    r"""The ends of the first ``M - 1`` of M segments; the last segment ends with the episode.
 
     .. math:: e_j = \min(e_{j-1} + l_j,\ n), \qquad l_j \sim \mathrm{Poisson}(\lambda), \qquad e_0 = 0
 
-    n is the length of the episode. A boundary at position t means that step t is the first of the next segment; at
-    position n, that there is no next one. A value has event shape ``(M - 1, T + 1)``: one-hot over positions, or
-    relaxed. The chance of a relaxed boundary is the average over the positions that it stands for, that of a discrete
-    one is exact.
+    n is the length of the episode. A boundary at position t means that step t is the first of the next segment; one at
+    position n, that the remaining segments are empty. A value has event shape ``(M - 1, T + 1)``: one-hot over
+    positions, or relaxed. The probability of a relaxed boundary is the average over its positions.
 
     :param rate: λ, the mean length of a segment
     :param num_segments: M, at least 2
-    :param mask: steps in use ``(..., T)``
+    :param mask: unpadded steps ``(..., T)``
+    :param dtype: of the samples
 
-    Reference: Kipf et al. (2019), CompILE; Villecroze et al. (2022), algorithm 2.
+    References: Kipf et al. (2019), CompILE; Villecroze et al. (2022), algorithm 2.
     """
 
     arg_constraints: ClassVar[dict] = {}
@@ -87,7 +87,7 @@ class PoissonBoundaries(TorchDistribution):
         return PoissonBoundaries(self.rate, self.num_segments, mask, self.dtype)
 
     def log_transition(self) -> Tensor:
-        """log p(e_j = t | e_{j-1} = s), ``(..., T + 1, T + 1)`` with s in front."""
+        """log p(e_j = t | e_{j-1} = s), ``(..., T + 1, T + 1)``, indexed ``[s, t]``."""
         T = self.step_mask.shape[-1]
         like = torch.empty((), dtype=self.dtype, device=self.step_mask.device)
         log_prob, log_at_least = poisson_lengths(self.rate, T, like)
@@ -99,9 +99,10 @@ class PoissonBoundaries(TorchDistribution):
         return torch.where(length >= 0, table, torch.full_like(table, IMPOSSIBLE))
 
     def _arrivals(self, before: Tensor) -> Tensor:
-        """p(e_j = t), ``(..., M - 1, T + 1)``, from the chances of each place of the boundary before, of that shape.
+        """p(e_j = t), ``(..., M - 1, T + 1)``, from the distribution of each preceding boundary, of the same shape.
 
-        What :meth:`log_transition` says, without a table for each episode: short of the end all episodes share one.
+        The transition of :meth:`log_transition`, without a table per episode: only the column of the end differs
+        between episodes.
         """
         log_prob, log_at_least = poisson_lengths(self.rate, self.step_mask.shape[-1], before)
         time = torch.arange(len(log_prob), device=before.device)
@@ -131,7 +132,7 @@ class PoissonBoundaries(TorchDistribution):
         return self.sample(sample_shape)
 
     def marginalize(self, skills) -> "SegmentPath":
-        """Boundaries and skills as one path that can be summed out with the actions."""
+        """Boundaries and skills as one :class:`SegmentPath`, which can be summed out of the actions."""
         from .path import SegmentPath
 
         return SegmentPath(skills.log_weights, self)

@@ -1,4 +1,4 @@
-"""CompILE's encoder: reads an episode once for each segment, and what comes before the segment is masked out."""
+"""CompILE's encoder: reads an episode once per segment, with the steps before the segment masked out."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,21 +10,23 @@ from pyro_options.errors import check
 from pyro_options.growth.growable import GrowableHeads, GrowableInput
 from pyro_options.nn.backward_lstm import backward_lstm, backward_recurrence, reverse_episodes
 from pyro_options.nn.networks import mlp
+from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.varying_inputs import VaryingInputs
 
 
 class SegmentEncoder(nn.Module):
     r"""Logits of :math:`q(b_j\mid b_{<j},\eta,\xi)` and :math:`q(h_j\mid b,\eta,\xi)`.
 
-    Steps are embedded; an LSTM that reads backwards tells each of them what is to come. For each boundary another LSTM
-    reads forwards, its inputs masked up to the boundary before, and a head at each step, and at one more behind the
-    last, says how likely the segment ends there. The skill of a segment is read off the mean of its embedded steps.
+    Steps are embedded, and an LSTM that reads backwards summarizes the future of each. For each boundary another LSTM
+    reads forwards, its inputs masked up to the previous boundary, and a head gives the logit that the segment ends at
+    each step or at the end of the episode. The skill of a segment is inferred from the mean of its embedded steps.
 
-    :param step_dim: size of a state and an action side by side
+    :param step_dim: size of a state and an action, concatenated
     :param num_options: K
     :param lstm_size: hidden units of each LSTM
-    :param hidden: widths of the heads, at least one; the first is that of the embedding
-    :param inputs: reads the states, the first entries of a step
+    :param hidden: widths of the heads, at least one; the first is also the size of the embedding
+    :param inputs: applied to the states before the embedding
+    :param actions: standardizes continuous actions
     """
 
     def __init__(
@@ -34,11 +36,12 @@ class SegmentEncoder(nn.Module):
         lstm_size: int = 32,
         hidden: Sequence[int] = (32, 32),
         inputs: VaryingInputs | None = None,
+        actions: StandardizedInputs | None = None,
     ):
         super().__init__()
         check(num_options >= 1, "num_options >= 1", num_options)
         check(len(hidden) >= 1, "at least one hidden layer in the encoder", list(hidden))
-        self.inputs = inputs
+        self.inputs, self.actions = inputs, actions
         if inputs is not None:
             step_dim += inputs.out_features - inputs.state_dim
         width = hidden[0]
@@ -58,19 +61,20 @@ class SegmentEncoder(nn.Module):
         return self.skill_head.num_components
 
     def embedding(self, states: Tensor, actions: Tensor) -> Tensor:
-        """``(N, T, H)``."""
+        """Embedded steps ``(N, T, H)``."""
         states = states if self.inputs is None else self.inputs(states)
+        actions = actions if self.actions is None else self.actions(actions)
         return torch.relu(self.embed(torch.cat([states, actions], -1)))
 
     def boundaries(self, embedded: Tensor, mask: Tensor, log_weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """A function from how much each step lies behind the boundary before, ``(N, T)``, to logits ``(N, T + 1)``."""
+        """Logits ``(N, T + 1)`` of a boundary, as a function of p(step is after the previous boundary), ``(N, T)``."""
         context = torch.cat([embedded, backward_lstm(self.ahead, (embedded,), mask)], -1)
         lengths = mask.sum(-1, keepdim=True)
         time = torch.arange(mask.shape[-1] + 1, device=mask.device)
         inside, end = time <= lengths, (time == lengths).to(context).unsqueeze(-1)  # (N, T + 1)
         bias = self.from_lstm.bias + self.weights_to_boundary(torch.exp(log_weights))
-        # The mask multiplies a step as a whole, so that products with steps are the same for every segment.
-        # Our LSTM reads backwards, so episodes are turned around, once.
+        # The mask is a factor per step, so the products with the inputs are the same for every segment. The LSTM
+        # recurrence reads backwards, so episodes are reversed, once.
         lstm = self.segment
         of_step, of_end = lstm.weight_ih_l0.split([context.shape[-1] + 1, 1], 1)
         steps = nn.functional.linear(pad(context, (0, 1), value=1.0), of_step)
@@ -88,7 +92,7 @@ class SegmentEncoder(nn.Module):
     def skills(self, embedded: Tensor, masks: Tensor, log_weights: Tensor) -> Tensor:
         """Logits of the skill of each segment, ``(N, M, K)``.
 
-        :param masks: how much each step belongs to each segment ``(N, M, T)``
+        :param masks: probability that each step belongs to each segment ``(N, M, T)``
         """
         mean = (masks @ embedded) / (masks.sum(-1, keepdim=True) + 1e-3)
         hidden = torch.relu(self.from_steps(mean) + self.weights_to_skill(torch.exp(log_weights)))

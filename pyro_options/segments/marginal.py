@@ -1,4 +1,4 @@
-"""The marginal likelihood of an episode cut into segments, by the compiled kernel where it can."""
+"""The marginal likelihood of actions under segments, by the kernel :mod:`~pyro_options.kernels.segment_marginal`."""
 
 from typing import NamedTuple
 
@@ -13,21 +13,21 @@ KERNEL = KERNELS["segment_marginal"]
 
 
 class SegmentGradients(NamedTuple):
-    """The log marginal of each of N episodes and its gradients; starts only if asked for."""
+    """The log marginal of each of N episodes, its gradients, and where segments start; empty if not requested."""
 
     value: Tensor  # (N,)
     weights: Tensor  # (N, K)
     emission: Tensor  # (N, T, K)
-    starts: Tensor  # (N, T, K)
+    starts: Tensor  # (N, T, K) probability that a segment of skill k starts at t
 
 
 def run_kernel(
     log_weights: Tensor, boundaries: PoissonBoundaries, emission: Tensor, gradients: bool, starts: bool = False
 ) -> SegmentGradients | None:
-    """What the kernel finds; ``None`` where it cannot run or an episode is too improbable for it.
+    """Results of the kernel; ``None`` if it cannot run or the probability of an episode is too small for it.
 
     :param log_weights: ``(K,)``
-    :param emission: ``(..., T, K)``; the batch is flat in the results
+    :param emission: ``(..., T, K)``; results have a single batch dimension
     """
     if not KERNEL.take(log_weights, emission):
         return None
@@ -48,7 +48,7 @@ def run_kernel(
 
 
 class CompiledSegmentMarginal(TrackedFunction):
-    """``log_weights (K,)`` and ``emission (..., T, K)`` to ``(...)``, with gradients that the kernel has found."""
+    """``log_weights (K,)`` and ``emission (..., T, K)`` to ``(...)``, with the gradients in ``results``."""
 
     @staticmethod
     def forward(ctx, log_weights, emission, results):
@@ -65,7 +65,7 @@ class CompiledSegmentMarginal(TrackedFunction):
 
 
 def compiled_log_marginal(log_weights: Tensor, boundaries: PoissonBoundaries, emission: Tensor) -> Tensor | None:
-    """``log p(a)`` of shape ``(...)`` with boundaries and skills summed out, or ``None`` where log space must do."""
+    """log p(a), ``(...)``, with boundaries and skills summed out; ``None`` if it must be computed in log space."""
     needed = torch.is_grad_enabled() and (log_weights.requires_grad or emission.requires_grad)
     results = run_kernel(log_weights, boundaries, emission, gradients=needed)
     if results is None:

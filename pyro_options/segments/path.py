@@ -1,4 +1,4 @@
-"""Segments and their skills as one path: everything that can be asked of it, exactly."""
+"""The joint distribution of segments and skills as a path: samples, and exact marginal, posterior and Viterbi."""
 
 from typing import ClassVar
 
@@ -12,19 +12,19 @@ from pyro_options.options.path import MarginalActions, PathPosterior, encode_pat
 from .boundaries import IMPOSSIBLE, PoissonBoundaries, segment_masks
 from .marginal import compiled_log_marginal, run_kernel
 
-_CELLS = 2**24  # numbers in the table of segments that episodes share at a time
+_CELLS = 2**24  # largest number of entries in the tables of segments of a chunk of episodes
 
 
 class SegmentPath(TorchDistribution):
-    r"""Boundaries and skills of M segments, which can be summed out with dynamic programming over segments.
+    r"""Boundaries and skills of M segments, which dynamic programming over segments sums out of the actions.
 
     .. math:: p(a) = \sum_{e, h}\prod_j p(e_j\mid e_{j-1})\,\eta_{h_j}\prod_{t=e_{j-1}}^{e_j-1}\pi_{h_j}(a_t\mid s_t)
 
-    in :math:`O(T^2(K + M))`, because the skill of a segment sums out on its own. It answers what an
-    :class:`~pyro_options.options.OptionPath` does, with paths of the same event shape ``(T, K + 1)``.
+    in :math:`O(T^2(K + M))`, because the skill of each segment is summed out separately. The interface is that of
+    :class:`~pyro_options.options.OptionPath`, with paths of the same event shape ``(T, K + 1)``.
 
     :param log_weights: log η, ``(K,)``
-    :param boundaries: where segments end
+    :param boundaries: the distribution of the ends of segments
     """
 
     arg_constraints: ClassVar[dict] = {}
@@ -41,14 +41,14 @@ class SegmentPath(TorchDistribution):
 
     @property
     def step_mask(self) -> Tensor:
-        """Steps in use."""
+        """Mask of the unpadded steps."""
         return self.boundaries.step_mask
 
     def expand(self, batch_shape, _instance=None):
         return SegmentPath(self.log_weights, self.boundaries.expand(batch_shape))
 
     def sample(self, sample_shape=torch.Size()):
-        """Discrete paths ``(..., T, K + 1)``; a step terminates where a segment begins."""
+        """Discrete paths ``(..., T, K + 1)``, with b_t = 1 where a segment begins."""
         with torch.no_grad():
             ends = self.boundaries.sample(sample_shape)
             M, weights = self.boundaries.num_segments, self.log_weights
@@ -58,10 +58,10 @@ class SegmentPath(TorchDistribution):
             return encode_path(skills.gather(-1, segment), starts & self.step_mask, self.num_options).to(weights)
 
     def _scores(self, emission: Tensor, starts: Tensor | None = None, best: bool = False) -> Tensor:
-        r"""log Σ_k η_k Π π_k(a_t) of every segment that could be, ``(..., T + 1, T + 1)`` with its start in front.
+        r"""log Σ_k η_k Π_t π_k(a_t) of every possible segment, ``(..., T + 1, T + 1)``, indexed by start and end.
 
-        :param starts: ``(..., T, K)`` added to what begins at a step, for its gradient
-        :param best: the best skill instead of their sum
+        :param starts: ``(..., T, K)``, added to segments that begin at a step; their gradient is the posterior of that
+        :param best: maximize over skills instead of summing
         """
         emission = torch.where(self.step_mask.unsqueeze(-1), emission, torch.zeros_like(emission))
         so_far = pad(torch.cumsum(emission, -2), (0, 0, 1, 0))  # (..., T + 1, K)
@@ -77,13 +77,13 @@ class SegmentPath(TorchDistribution):
         return torch.where(time >= time.unsqueeze(-1), score, torch.full_like(score, IMPOSSIBLE))
 
     def _start(self, like: Tensor) -> Tensor:
-        """log of e_0 = 0, ``(..., T + 1)``."""
+        """The initial message, log p(e_0 = t) with e_0 = 0, ``(..., T + 1)``."""
         at_zero = torch.full(self.batch_shape + (self.event_shape[0] + 1,), IMPOSSIBLE).to(like)
         at_zero[..., 0] = 0.0
         return at_zero
 
     def _finish(self, message: Tensor, scores: Tensor) -> Tensor:
-        """The last segment from each place where it may begin to the end of the episode, ``(..., T + 1)``."""
+        """Adds the last segment, from each possible start to the end of the episode, ``(..., T + 1)``."""
         end = self.boundaries.lengths[..., None, None].expand(scores.shape[:-1] + (1,))
         return message + scores.gather(-1, end).squeeze(-1)
 
@@ -96,7 +96,7 @@ class SegmentPath(TorchDistribution):
         return torch.logsumexp(self._finish(message, scores), -1)
 
     def _chunks(self, emission: Tensor) -> list[tuple["SegmentPath", slice]]:
-        """Episodes a few at a time: their tables are large."""
+        """Splits the batch, because the table of segments has O(T² K) entries per episode."""
         if not self.batch_shape:
             return [(self, slice(None))]
         T, K = emission.shape[-2:]
@@ -110,9 +110,9 @@ class SegmentPath(TorchDistribution):
         return SegmentPath(self.log_weights, fewer)
 
     def log_marginal(self, emission: Tensor) -> Tensor:
-        """``log p(a)`` with boundaries and skills summed out, shape ``(...)``.
+        """log p(a) with boundaries and skills summed out, shape ``(...)``.
 
-        :param emission: ``log π_k(a_t | s_t)`` of shape ``(..., T, K)``
+        :param emission: log π_k(a_t | s_t), ``(..., T, K)``
         """
         compiled = compiled_log_marginal(self.log_weights, self.boundaries, emission)
         if compiled is not None:
@@ -121,7 +121,7 @@ class SegmentPath(TorchDistribution):
         return torch.cat(parts) if self.batch_shape else parts[0]
 
     def posterior(self, emission: Tensor) -> PathPosterior:
-        """What the actions say about skills and segments: gradients of the log marginal (Fisher's identity)."""
+        """Posterior marginals of skills and segment starts, the gradients of the log marginal (Fisher's identity)."""
         with torch.no_grad():
             found = run_kernel(self.log_weights, self.boundaries, emission, gradients=True, starts=True)
         if found is not None:
@@ -136,7 +136,7 @@ class SegmentPath(TorchDistribution):
                 parts.append((*torch.autograd.grad(value.sum(), (own, starts)), value.detach()))
         options, begun, value = (torch.cat(part) if self.batch_shape else part[0] for part in zip(*parts))
         keep = self.step_mask.unsqueeze(-1)
-        # differences of sums, which rounding may take below zero
+        # differences of cumulative sums, which rounding can make negative
         return PathPosterior((options * keep).clamp(min=0), (begun * keep).clamp(min=0), value)
 
     @torch.no_grad()
@@ -168,11 +168,11 @@ class SegmentPath(TorchDistribution):
         last = options.gather(-1, (self.boundaries.lengths - 1).unsqueeze(-1))
         return torch.where(self.step_mask, options, last), value
 
-    #: whether weights ``(K,)`` are all that :meth:`reweighted` needs
+    #: whether :meth:`reweighted` is possible, as in :class:`~pyro_options.options.OptionPath`
     reweightable = True
 
     def reweighted(self, log_weights: Tensor) -> "SegmentPath":
-        """The same segments under other weights ``(K,)``."""
+        """The same distribution with other weights ``(K,)``."""
         return SegmentPath(log_weights, self.boundaries)
 
     def marginalize(self, likelihood) -> MarginalActions:

@@ -1,4 +1,4 @@
-"""How CompILE's skills follow each other."""
+"""The settings of CompILE's segments, and terminations that imitate them."""
 
 import math
 from dataclasses import dataclass
@@ -12,31 +12,31 @@ from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Ter
 from .boundaries import PoissonBoundaries
 from .path import SegmentPath
 
-#: logit of a termination that does not happen before the cap
+#: termination logit of skills that end only at ``max_duration``
 _NEVER = -40.0
 
 
 @dataclass(frozen=True)
 class PoissonSegments:
-    """Episodes of at most ``count`` segments, each of Poisson length; the last one takes what is left."""
+    """Episodes of at most ``count`` segments of Poisson length; the last segment ends with the episode."""
 
-    count: int
-    length: float  # the mean of the Poisson distribution
+    count: int  # M
+    length: float  # λ, the mean of the Poisson distribution
 
     def __post_init__(self) -> None:
         check(self.count >= 2, "at least 2 segments", self.count)
         check(self.length > 0, "a mean length of segments > 0", self.length)
 
     def path(self, log_weights: Tensor, mask: Tensor) -> SegmentPath:
-        """The distribution of skills over the steps of episodes."""
+        """The distribution of segments and skills in episodes with this mask ``(..., T)``."""
         return SegmentPath(log_weights, PoissonBoundaries(self.length, self.count, mask, log_weights.dtype))
 
     @torch.no_grad()
     def termination(self, policy: CategoricalPolicy | GaussianPolicy, max_duration: int | None) -> Termination:
-        """When its skills stop as actions of an environment, whatever the state.
+        """Terminations, independent of the state, for skills that run in an environment.
 
-        At the cap if there is one, as in the paper. Without, after as many steps on average as a segment has, each step
-        with the same chance: a wrapper asks a skill whether it stops here, not how long it has been on.
+        With ``max_duration`` skills never terminate before it, as in the paper. Without, they terminate at each step
+        with the same probability, after λ steps on average: a wrapper passes the state, not the time since the start.
         """
         termination = Termination(policy.state_dim, policy.num_options)
         heads = termination.heads

@@ -1,4 +1,4 @@
-"""Amortized distributions over boundaries and skills of segments: what CompILE's guide samples."""
+"""Amortized, relaxed distributions over boundaries and skills of segments, for CompILE's guide."""
 
 import copy
 from collections.abc import Callable
@@ -22,17 +22,18 @@ def _relaxed(logits: Tensor, temperature: float) -> Tensor:
 
 
 class RelaxedBoundaries(TorchDistribution):
-    r"""Boundaries drawn one after the other, each knowing those before it.
+    r"""Autoregressive Gumbel-Softmax boundaries, of event shape ``(M - 1, T + 1)``.
 
     .. math:: q(b\mid\xi) = \prod_j q(b_j\mid b_{<j}, \xi)
 
-    A boundary is never before the one that it follows, nor beyond the end of its episode. Its density is the discrete
-    chance, extended linearly to relaxed values, as for the options' guide.
+    A boundary is never before the previous one, nor beyond the end of its episode. The density is the discrete
+    log-probability, extended linearly to relaxed values, as in
+    :class:`~pyro_options.options.RelaxedAutoregressivePath`.
 
-    :param decoder: ``decoder(passed)`` gives logits over positions ``(N, T + 1)`` from how much each step lies behind
-        the boundary before, ``(N, T)``
+    :param decoder: ``decoder(passed)`` gives logits over positions ``(N, T + 1)`` from the probability that each step
+        is after the previous boundary, ``(N, T)``
     :param num_segments: M
-    :param mask: steps in use ``(N, T)``
+    :param mask: unpadded steps ``(N, T)``
     :param temperature: a positive number; :func:`~pyro_options.handlers.temper` anneals it
     """
 
@@ -54,7 +55,7 @@ class RelaxedBoundaries(TorchDistribution):
     def _next(self, passed: Tensor) -> Tensor:
         """Log-probabilities of the next boundary ``(N, T + 1)``.
 
-        :param passed: chance that the boundary before is at or before a position ``(N, T + 1)``
+        :param passed: probability that the previous boundary is at or before each position ``(N, T + 1)``
         """
         time = torch.arange(passed.shape[-1], device=passed.device)
         inside = time <= self.step_mask.sum(-1, keepdim=True)
@@ -62,7 +63,7 @@ class RelaxedBoundaries(TorchDistribution):
         return torch.log_softmax(torch.where(inside, logits, torch.full_like(logits, IMPOSSIBLE)), -1)
 
     def _walk(self, choose: Callable[[int, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        """Boundaries and their log-probabilities, one segment after the other, both ``(N, M - 1, T + 1)``."""
+        """Boundaries, chosen one after the other by ``choose``, and their log-probabilities ``(N, M - 1, T + 1)``."""
         passed = torch.ones_like(pad(self.step_mask, (0, 1)), dtype=torch.get_default_dtype())
         chosen, logits = [], []
         for j in range(self.event_shape[0]):
@@ -79,11 +80,11 @@ class RelaxedBoundaries(TorchDistribution):
     def sample(self, sample_shape=torch.Size()):
         with torch.no_grad():
             value = self.rsample(sample_shape)
-        self._drawn = None  # its logits carry no gradient
+        self._drawn = None  # the cached logits carry no gradient: log_prob must compute its own
         return value
 
     def best(self) -> Tensor:
-        """The most probable boundaries, one after the other, one-hot ``(N, M - 1, T + 1)``."""
+        """The most probable boundaries, chosen greedily one after the other, one-hot ``(N, M - 1, T + 1)``."""
         with torch.no_grad():
             return self._walk(lambda j, logits: one_hot(logits.argmax(-1), logits.shape[-1]).to(logits))[0]
 
@@ -96,9 +97,11 @@ class RelaxedBoundaries(TorchDistribution):
 
 
 class RelaxedSkills(TorchDistribution):
-    """The skill of each segment on its own, Gumbel-Softmax; the density as for :class:`RelaxedBoundaries`.
+    r"""Independent Gumbel-Softmax skills of the segments, of event shape ``(M, K)``.
 
-    :param logits: ``(..., M, K)``
+    .. math:: \log q(h) = \sum_j \sum_k h_{j,k}\log\mathrm{softmax}(l_j)_k
+
+    :param logits: :math:`l`, ``(..., M, K)``
     :param temperature: a positive number; :func:`~pyro_options.handlers.temper` anneals it
     """
 

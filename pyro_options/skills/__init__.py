@@ -1,4 +1,4 @@
-"""What discovery returns: skills to run, to ask about data, and to keep."""
+"""Skills, the result of discovery: they act, segment data, imitate the demonstrator, and are saved to a file."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What there is to say about an option: what it does, for how long, where it starts and stops, and what comes next."""
+"""Statistics of one option on given demonstrations: actions, segment lengths, start and stop times, successors."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -8,48 +8,48 @@ from torch import Tensor
 
 from .segmentation import Segment, Segmentation
 
-#: what follows the last option of an episode
+#: stands for the end of an episode in :attr:`Card.followers`
 END = -1
 
-_EXAMPLES = 100  # segments of each option to name at most
+_EXAMPLES = 100  # example segments per option, at most
 
 
 @dataclass(frozen=True)
 class Card:
-    """One option on given demonstrations."""
+    """Statistics of one option on given demonstrations."""
 
     option: int
     usage: float  # share of the steps
     actions: Tensor  # (A,) share of each discrete action, or the mean continuous action
-    lengths: Tensor  # (segments,) steps of each
-    starts: Tensor  # (segments,) the first step of each
-    stops: Tensor  # (segments,) the last step of each
-    followers: dict[int, float]  # share of its segments after which each option came, ``END`` for none; largest first
-    examples: tuple[tuple[int, Segment], ...]  # episode and segment, typical lengths first
+    lengths: Tensor  # (segments,) number of steps
+    starts: Tensor  # (segments,) first step
+    stops: Tensor  # (segments,) last step
+    followers: dict[int, float]  # next option, or ``END`` -> share of the segments that it follows; largest first
+    examples: tuple[tuple[int, Segment], ...]  # (episode, segment); lengths closest to the median first
 
     @property
     def median_length(self) -> float:
-        """Steps that this option goes on for, in the middle case."""
+        """Median length of a segment, in steps."""
         return float(self.lengths.double().quantile(0.5))
 
 
 def _followers(owner: Tensor, episode: Tensor) -> Tensor:
-    """The option after each segment, ``END`` after the last one of its episode; all ``(segments,)``."""
+    """The option after each segment, ``END`` for the last one of an episode; all ``(segments,)``."""
     after = torch.full_like(owner, END)
     after[:-1] = torch.where(episode[1:] == episode[:-1], owner[1:], END)
     return after
 
 
 def _shares(values: Tensor) -> dict[int, float]:
-    """How often each value occurs, the most frequent first."""
+    """Relative frequency of each value, the most frequent first."""
     return {value: count / len(values) for value, count in Counter(values.tolist()).most_common()}
 
 
 def make_cards(segmentation: Segmentation, actions: Tensor, example_episodes: int | None = None) -> list[Card]:
-    """A card for each option that is ever on, the most used first.
+    """A card for each option that occurs in a segmentation, the most used first.
 
-    :param actions: share of each action, or mean action, of each option ``(K, A)``, see :class:`Summary`
-    :param example_episodes: take examples from the first so many episodes, by default from all
+    :param actions: share of each action, or mean action, of each option ``(K, A)``: :attr:`Summary.actions`
+    :param example_episodes: take examples from this many first episodes, by default from all
     """
     owner, lengths = segmentation.segment_lengths()
     episode, start = segmentation.starts.nonzero(as_tuple=True)

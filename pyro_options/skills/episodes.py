@@ -1,4 +1,4 @@
-"""Episodes as skills read them: in minibatches, with the prior over options and how well each explains each action."""
+"""Minibatches of episodes with what skills compute on them: the prior over option paths, and action likelihoods."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ def _check_fits(skills: "Skills", data: Trajectories) -> None:
 
 
 def _path(skills: "Skills", batch: Trajectories) -> OptionPath | SegmentPath:
-    """The prior over options in these episodes."""
+    """The prior over option paths of these episodes."""
     if skills.segments is not None:
         return skills.segments.path(skills.log_weights, batch.mask)
     logits = skills.termination(batch.states)
@@ -39,7 +39,7 @@ def _path(skills: "Skills", batch: Trajectories) -> OptionPath | SegmentPath:
 def batches(
     skills: "Skills", data: Trajectories, size: int
 ) -> Iterator[tuple[Trajectories, OptionPath | SegmentPath, Tensor]]:
-    """Minibatches with the prior over their paths and log π_k(a_t | s_t), ``(N, T, K)``."""
+    """Minibatches, the prior over their option paths, and log π_k(a_t | s_t) ``(N, T, K)``."""
     _check_fits(skills, data)
     for batch in data.minibatches(min(size, data.rows_together()), device=skills.device):
         if batch.states.dtype != skills.log_weights.dtype:
@@ -49,7 +49,11 @@ def batches(
 
 
 def check_scores(scores: Tensor, start: int) -> None:
-    """Refuses episodes whose log-likelihood is no number, the first of which is episode ``start``."""
+    """Raises if the log-likelihood of an episode is not finite.
+
+    :param scores: log-likelihoods ``(N,)``
+    :param start: index of the first of these episodes in the data set, for the message
+    """
     bad = (~scores.isfinite()).nonzero()
     if len(bad):
         raise InputError(

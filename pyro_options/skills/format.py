@@ -1,4 +1,4 @@
-"""Skills in a safetensors file: tensors, and a header that says how to put them together. No pickle anywhere."""
+"""The file format of skills: safetensors, with a JSON header that describes the networks. No pickle."""
 
 import os
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from pyro_options.errors import InputError, check, choice
+from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.varying_inputs import VaryingInputs
 from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Termination
 from pyro_options.options.state_weights import StateWeights
@@ -20,13 +21,14 @@ from .summary import Summary
 if TYPE_CHECKING:
     from .skills import Skills
 
-FORMAT = Format("pyro_options.Skills", 1, "Skills.save")
+FORMAT = Format("pyro_options.Skills", 2, "Skills.save")
 _SUMMARY = tuple(field.name for field in fields(Summary))
-_LAYERS = {"varying": VaryingInputs, "linear": nn.Linear, "relu": nn.ReLU}
+_UNITS = ("center", "unit", "low", "high")  # buffers of a GaussianPolicy
+_LAYERS = {"standardized": StandardizedInputs, "varying": VaryingInputs, "linear": nn.Linear, "relu": nn.ReLU}
 
 
 def _network(module: nn.Module, name: str) -> tuple[list[str], dict[str, Tensor]]:
-    """Names of the layers of a state network, and their tensors."""
+    """Layer types of a state network, and its tensors."""
     layers = layers_of(module.network)
     if layers is None:
         raise InputError(
@@ -46,6 +48,7 @@ def write(path: str | os.PathLike, skills: "Skills") -> None:
         tensors |= parts | {f"{name}.{key}": t for key, t in module.heads.state_dict().items()}
     if not skills.discrete:
         tensors["policy.log_scale"] = skills.policy.log_scale()
+        tensors |= {f"policy.{name}": getattr(skills.policy, name) for name in _UNITS}
     if skills.state_weights is not None:
         tensors |= {f"state_weights.{key}": t for key, t in skills.state_weights.state_dict().items()}
     if skills.summary is not None:
@@ -66,14 +69,14 @@ def write(path: str | os.PathLike, skills: "Skills") -> None:
 
 
 def read(path: str | os.PathLike) -> dict[str, Any]:
-    """The arguments of :class:`Skills` from a file."""
+    """Constructor arguments of :class:`Skills` from a file."""
     config, tensors = FORMAT.read(path)
     with reading(path, FORMAT.writer):
         return _arguments(config, tensors)
 
 
 def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
-    left = dict(tensors)  # what has found its place is taken out
+    left = dict(tensors)  # tensors not used yet; any that remain at the end are an error
     state_dim = int(config["state_dim"])
     policy: CategoricalPolicy | GaussianPolicy
     network, weight = _rebuild("policy", config, left), left["policy.weight"]
@@ -82,7 +85,9 @@ def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[st
     if config["discrete"]:
         policy = CategoricalPolicy(state_dim, K, out, network=network)
     else:
-        policy = GaussianPolicy(state_dim, K, out, network=network, min_log_scale=float(config["min_log_scale"]))
+        units = {name: left.pop(f"policy.{name}") for name in _UNITS}
+        least = float(config["min_log_scale"])
+        policy = GaussianPolicy(state_dim, K, out, network=network, min_log_scale=least, **units)
         _fill(policy.log_scale, {"value": left.pop("policy.log_scale")})
     _fill(policy.heads, {key: left.pop(f"policy.{key}") for key in ("weight", "bias")})
     network = _rebuild("termination", config, left)
@@ -115,12 +120,15 @@ def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[st
 
 
 def _rebuild(name: str, config: Mapping[str, Any], left: dict[str, Tensor]) -> nn.Module:
-    """A state network out of the tensors that belong to it, which it takes out of ``left``."""
+    """Rebuilds a state network; its tensors are removed from ``left``."""
     layers: list[nn.Module] = []
     for i, kind in enumerate(config["networks"][name]):
         choice(kind, "layer", _LAYERS)
         if kind == "varying":
             layers.append(VaryingInputs(left.pop(f"{name}.{i}.index"), int(config["state_dim"])))
+        elif kind == "standardized":
+            values = [left.pop(f"{name}.{i}.{key}") for key in ("index", "center", "scale")]
+            layers.append(StandardizedInputs(values[0], int(config["state_dim"]), *values[1:]))
         elif kind == "linear":
             values = {key: left.pop(f"{name}.{i}.{key}") for key in ("weight", "bias")}
             layer = nn.Linear(values["weight"].shape[1], values["weight"].shape[0], dtype=values["weight"].dtype)
@@ -132,7 +140,7 @@ def _rebuild(name: str, config: Mapping[str, Any], left: dict[str, Tensor]) -> n
 
 
 def _fill(module: nn.Module, values: Mapping[str, Tensor]) -> None:
-    """Puts tensors of the right shapes, whatever their precision, in the place of the parameters."""
+    """Replaces parameters by tensors of the same shape and any floating-point type."""
     for key, value in values.items():
         expected = tuple(getattr(module, key).shape)
         check(tuple(value.shape) == expected, f"{key} of shape {expected}", tuple(value.shape))

@@ -15,7 +15,7 @@ from .skills import Skills
 
 @singledispatch
 def skills_at(model: Any, log_weights: Tensor, **given) -> Skills:
-    """The skills of a model at given weights. Register a function for a model of your own::
+    """The skills of a model at given weights. Register an implementation for your own model class::
 
         @skills_at.register
         def _(model: MyModel, log_weights, **given):
@@ -48,12 +48,12 @@ def _(model: CompILE, log_weights, **given):
 def to_skills(model: Any, guide: Any, **given) -> Skills:
     """The skills of a trained model, at the mean weights of its guide.
 
-    Everything that is asked of a trained model goes through them: ``to_skills(model, guide).segment(data)`` has the
-    exact log-likelihood, the most probable options and their usage.
+    They evaluate the model on data: ``to_skills(model, guide).segment(data)`` returns the exact log-likelihood, the
+    most probable options and their usage.
 
     :param model: an :class:`~pyro_options.models.OptionHMM`, a :class:`~pyro_options.models.StateOptionHMM`, a
-        :class:`~pyro_options.models.CompILE`, or what :func:`skills_at` knows
-    :param guide: its ``weights`` say how often each option is chosen
+        :class:`~pyro_options.models.CompILE`, or a model registered with :func:`skills_at`
+    :param guide: has ``weights``, the posterior over η
     :param given: other arguments of :class:`Skills`
     """
     return skills_at(model, guide.weights.mean_log_weights(), **given)

@@ -1,8 +1,10 @@
-"""All options at once: the policy of the demonstrator, whichever option it is in."""
+"""All options combined into one policy, with the active option inferred from the episode so far."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 
 from pyro_options.errors import check
@@ -19,31 +21,36 @@ def _log_softmax(logits: np.ndarray) -> np.ndarray:
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
+def _log_ndtr(x: np.ndarray) -> np.ndarray:
+    """Log of the standard normal distribution function; torch has the one that does not underflow."""
+    return torch.special.log_ndtr(torch.from_numpy(x)).numpy()
+
+
 def _log(probabilities: np.ndarray) -> np.ndarray:
-    """Minus infinity, in silence, for what is too improbable for a number."""
+    """Logarithm that is -inf at zero, without a warning."""
     with np.errstate(divide="ignore"):
         return np.log(probabilities)
 
 
 class Imitation:
-    r"""What the demonstrator would do next, with the option that it is in summed out.
+    r"""The predictive distribution of the demonstrator's next action, with the active option summed out.
 
     .. math:: p(a_t\mid s_{0:t}, a_{0:t-1}) = \sum_k p(h_t=k\mid s_{0:t}, a_{0:t-1})\,\pi_k(a_t\mid s_t)
 
-    An option on its own knows what to do where the demonstrator used it. This knows where that is: it keeps a belief,
-    :math:`\beta_{t,k} = p(h_t=k\mid s_{0:t}, a_{0:t})`, by :func:`~pyro_options.options.recursion.arrive`, the
-    recursion that also gives the likelihood,
+    A single option is only useful in states where the demonstrator used it. This policy infers which option is active:
+    it keeps a belief state :math:`\beta_{t,k} = p(h_t=k\mid s_{0:t}, a_{0:t})`, updated by the forward recursion of the
+    likelihood (:func:`~pyro_options.options.recursion.arrive`),
 
     .. math:: \beta_{t,k} \propto \pi_k(a_t\mid s_t)\,
         [(1-\psi_k(s_t))\,\beta_{t-1,k} + \eta_k\sum_l\psi_l(s_t)\,\beta_{t-1,l}].
 
-    Its :meth:`predict` is that of a recurrent policy of Stable-Baselines3, so ``evaluate_policy`` and
-    :func:`~pyro_options.data.collect` take it; ``state`` is the belief, ``None`` at the start of an episode::
+    :meth:`predict` has the interface of a recurrent policy of Stable-Baselines3, for ``evaluate_policy`` and
+    :func:`~pyro_options.data.collect`; ``state`` is the belief, ``None`` at the start of an episode::
 
         imitation, state = skills.imitation(), None
         action, state = imitation.predict(observation, state)
 
-    :param skills: options with terminations; CompILE's have none
+    :param skills: options with terminations; CompILE's skills have none
     """
 
     def __init__(self, skills: "Skills"):
@@ -52,7 +59,7 @@ class Imitation:
         self.skills = skills
 
     def _stops(self, observation: ArrayLike) -> np.ndarray:
-        """ψ of all options, ``(..., K)``."""
+        """Termination probabilities ψ of all options, ``(..., K)``."""
         return self.skills.termination_probability(observation, None).astype(np.float64)
 
     def _arrived(self, observation: ArrayLike, state: np.ndarray | None, episode_start: ArrayLike | None) -> np.ndarray:
@@ -85,7 +92,12 @@ class Imitation:
         shape = outputs.shape[:-2] + outputs.shape[-1:]
         check(action.shape == shape, f"actions of shape {shape}", action.shape)
         scale = self.skills.action_scale.astype(np.float64)  # (K, A)
-        return (-0.5 * ((action[..., None, :] - outputs) / scale) ** 2 - np.log(scale)).sum(-1)
+        scores = -0.5 * ((action[..., None, :] - outputs) / scale) ** 2 - np.log(scale) - 0.5 * math.log(2 * math.pi)
+        if self.skills.policy.saturates:
+            for bound, sign in zip(self.skills.action_bounds, (1.0, -1.0)):
+                tail = _log_ndtr(sign * (np.where(np.isfinite(bound), bound, 0.0) - outputs) / scale)
+                scores = np.where(sign * action[..., None, :] <= sign * bound, tail, scores)
+        return scores.sum(-1)
 
     def _condition(self, arrived: np.ndarray, outputs: np.ndarray, action: Any) -> np.ndarray:
         return np.exp(_log_softmax(_log(arrived) + self._scores(outputs, action)))
@@ -93,9 +105,9 @@ class Imitation:
     def options(
         self, observation: ArrayLike, state: np.ndarray | None = None, episode_start: ArrayLike | None = None
     ) -> np.ndarray:
-        """Which option is on, on arriving here and before acting: ``(K,)``, or ``(n, K)`` for n observations.
+        """``p(h_t | s_0:t, a_0:t-1)``, the belief before acting: ``(K,)``, or ``(n, K)`` for n observations.
 
-        :param state: the belief after the last action, ``None`` if there was none
+        :param state: the belief after the previous action, ``None`` at the start of an episode
         :param episode_start: for each observation, whether it is the first of its episode
         """
         return self._arrived(observation, state, episode_start)
@@ -107,14 +119,14 @@ class Imitation:
         state: np.ndarray | None = None,
         episode_start: ArrayLike | None = None,
     ) -> np.ndarray:
-        """The belief after an action that somebody took here: ``(K,)``, or ``(n, K)``."""
+        """The belief after an action taken in this state, by this policy or another: ``(K,)``, or ``(n, K)``."""
         arrived = self.options(observation, state, episode_start)
         return self._condition(arrived, self.skills.outputs(observation), action)
 
     def action_probabilities(
         self, observation: ArrayLike, state: np.ndarray | None = None, episode_start: ArrayLike | None = None
     ) -> np.ndarray:
-        """What comes next, if actions are discrete: ``(num_actions,)``, or ``(n, num_actions)``."""
+        """Predictive probabilities of discrete actions: ``(num_actions,)``, or ``(n, num_actions)``."""
         check(self.skills.discrete, "discrete actions", f"{self.skills.action_dim} continuous dimensions")
         return self._mixed(self.options(observation, state, episode_start), self.skills.outputs(observation))
 
@@ -126,13 +138,14 @@ class Imitation:
         deterministic: bool = True,
         rng: np.random.Generator | None = None,
     ) -> tuple[Any, np.ndarray]:
-        """What to do, and the belief after doing it.
+        """The next action, and the belief after it.
 
         :param observation: ``(state_dim,)`` or ``(n, state_dim)``
-        :param state: the belief after the last action, ``None`` if there was none
+        :param state: the belief after the previous action, ``None`` at the start of an episode
         :param episode_start: for each observation, whether it is the first of its episode
-        :param deterministic: the most probable action; if continuous, the mean of the most probable option
-        :param rng: draws random actions, by default that of the skills
+        :param deterministic: return the most probable action (continuous: the mean of the most probable option)
+            instead of sampling
+        :param rng: for sampling, by default that of the skills
         """
         arrived, outputs = self.options(observation, state, episode_start), self.skills.outputs(observation)
         action: Any
@@ -148,7 +161,10 @@ class Imitation:
         return action, self._condition(arrived, outputs, action)
 
     def switch_probability(self, observation: ArrayLike, state: np.ndarray) -> Any:
-        """The chance that the option which is on stops on arriving here: a float, or ``(n,)``."""
+        """Probability that the active option terminates in this state: a float, or ``(n,)``.
+
+        :param state: the belief after the previous action
+        """
         stop = self.skills.termination_probability(observation, None)
         check(np.shape(state) == stop.shape, f"a belief of shape {stop.shape}", np.shape(state))
         chance = (stop * state).sum(-1)

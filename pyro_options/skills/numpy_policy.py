@@ -1,4 +1,4 @@
-"""The heads of one option on one observation, in numpy: torch alone would cost more than the arithmetic."""
+"""Policy and termination heads in numpy: for a single observation, torch's overhead exceeds the computation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,13 +7,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.varying_inputs import VaryingInputs
+from pyro_options.options.policies import GaussianPolicy
 
 Step = Callable[[np.ndarray], np.ndarray]
 
 
 def layers_of(network: nn.Module) -> list[nn.Module] | None:
-    """The layers of a state network if each is one that we know (selection, linear, ReLU), else ``None``."""
+    """The layers of a state network if all are supported (``VaryingInputs``, ``Linear``, ``ReLU``), else ``None``."""
     layers = list(network) if isinstance(network, nn.Sequential) else [network]
     return layers if all(isinstance(layer, VaryingInputs | nn.Linear | nn.ReLU) for layer in layers) else None
 
@@ -33,6 +35,14 @@ def _step(layer: nn.Module) -> Step:
     return lambda x: np.maximum(x, 0)
 
 
+def _steps(layers: list[nn.Module]) -> list[Step]:
+    steps = [_step(layer) for layer in layers]
+    if layers and isinstance(layers[0], StandardizedInputs):  # two steps: the selection happens before the conversion
+        center, scale = _array(layers[0].center), _array(layers[0].scale)
+        steps.insert(1, lambda x: (x - center) / scale)
+    return steps
+
+
 def _through_torch(network: nn.Module, like: torch.Tensor) -> Step:
     def run(x: np.ndarray) -> np.ndarray:
         with torch.no_grad():
@@ -42,30 +52,35 @@ def _through_torch(network: nn.Module, like: torch.Tensor) -> Step:
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities, along the last dimension."""
+    """Softmax over the last dimension."""
     odds = np.exp(logits - logits.max(-1, keepdims=True))
     return odds / odds.sum(-1, keepdims=True)
 
 
 class NumpyHeads:
-    """``(state_dim,)`` or ``(n, state_dim)`` to what the head of an option says, ``(out,)`` or ``(n, out)``.
+    """Evaluates the heads of a policy or a termination on states ``(state_dim,)`` or ``(n, state_dim)``.
 
-    Without an option to what all of them say, ``(K, out)`` or ``(n, K, out)``.
+    The output of one option is ``(out,)`` or ``(n, out)``; of all options (``option=None``), ``(K, out)`` or
+    ``(n, K, out)``.
 
-    :param module: a policy or a termination: a state network, and growable heads on it
+    :param module: a policy or a termination: a state network with growable heads
     """
 
     def __init__(self, module: nn.Module):
         heads, layers = module.heads, layers_of(module.network)
         self.weight, self.bias = _array(heads.weight), _array(heads.bias)  # (K, out, features), (K, out)
-        steps = [_through_torch(module.network, heads.weight)] if layers is None else [_step(layer) for layer in layers]
-        # Selecting bytes is cheaper than selecting the numbers that they become.
+        if isinstance(module, GaussianPolicy):  # in the units of the actions
+            unit = _array(module.unit)
+            self.weight = self.weight * unit[:, None]
+            self.bias = self.bias * unit + _array(module.center)
+        steps = [_through_torch(module.network, heads.weight)] if layers is None else _steps(layers)
+        # Entries are selected before the conversion to floating point, which is cheaper.
         selects = layers is not None and len(layers) >= 1 and isinstance(layers[0], VaryingInputs)
         self._select = steps.pop(0) if selects else None
         self._steps = steps
 
     def features(self, states: np.ndarray) -> np.ndarray:
-        """What the last layer sees, in numpy."""
+        """The input of the heads."""
         x = states if self._select is None else self._select(states)
         x = x.astype(self.weight.dtype, copy=False)
         for step in self._steps:

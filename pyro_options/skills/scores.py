@@ -1,7 +1,7 @@
-"""How well a segmentation agrees with the truth, when there is one.
+"""Agreement of a segmentation with the ground truth.
 
-Options have no names, so scores look at where segments begin (boundaries) or at which steps belong together (labels).
-Padded steps never count.
+Option indices are arbitrary, so scores compare where segments begin (boundaries) or which steps share an option
+(labels). Padding is ignored.
 """
 
 from dataclasses import dataclass
@@ -15,36 +15,36 @@ from pyro_options.errors import check, require
 
 @dataclass(frozen=True)
 class BoundaryScores:
-    """Agreement on where segments begin. Each is 1 if there is nothing to find and nothing was found."""
+    """Agreement on where segments begin. All are 1 if there are no boundaries, neither true nor predicted."""
 
-    precision: float  # share of the predicted boundaries that are true
+    precision: float  # share of the predicted boundaries that are correct
     recall: float  # share of the true boundaries that were predicted
-    f1: float  # their harmonic mean
+    f1: float  # harmonic mean of precision and recall
 
 
 @dataclass(frozen=True)
 class LabelScores:
-    """Agreement on which steps belong together."""
+    """Agreement on which steps share an option."""
 
     nmi: float  # normalized mutual information, in [0, 1]
-    ari: float  # adjusted Rand index, 0 on average for random labels and 1 for the same
-    accuracy: float  # share of steps that agree under the best one-to-one naming of the options
-    naming: dict[int, int]  # that naming: predicted option -> true option
+    ari: float  # adjusted Rand index: 1 for identical labels, 0 in expectation for random ones
+    accuracy: float  # share of steps that agree under the best one-to-one matching of options
+    naming: dict[int, int]  # that matching: predicted option -> true option
 
 
 def _check_mask(mask: Tensor) -> None:
-    """Integers would be taken for indices."""
+    """Raises unless the mask is boolean: an integer mask would index instead."""
     check(mask.dtype == torch.bool, "a mask of bits", mask.dtype, "Call .bool() on it.")
 
 
 def boundaries(options: Tensor, mask: Tensor) -> Tensor:
-    """Where another option takes over, ``(N, T)``; the first step of an episode does not count.
+    """True where the option differs from that of the previous step, ``(N, T)``; false at the first step.
 
     >>> boundaries(torch.tensor([[3, 3, 1]]), torch.ones(1, 3, dtype=torch.bool)).tolist()
     [[False, False, True]]
 
     :param options: integers ``(N, T)``
-    :param mask: steps in use ``(N, T)``
+    :param mask: steps that are not padding ``(N, T)``
     """
     _check_mask(mask)
     check(options.shape == mask.shape, f"options of shape {tuple(mask.shape)}", tuple(options.shape))
@@ -69,11 +69,12 @@ def _matches(predicted: list[int], true: list[int], tolerance: int) -> int:
 def boundary_scores(predicted: Tensor, true: Tensor, mask: Tensor, tolerance: int = 1) -> BoundaryScores:
     """Precision, recall and F1 over all boundaries of all episodes.
 
-    A predicted boundary is right if it is at most ``tolerance`` steps from a true one, each of which is used once.
+    A predicted boundary is correct if it is at most ``tolerance`` steps from a true one; each true boundary is matched
+    at most once.
 
-    :param predicted: bits ``(N, T)``, from :func:`boundaries` for instance
-    :param true: the same of the truth
-    :param mask: steps in use ``(N, T)``
+    :param predicted: booleans ``(N, T)``, such as from :func:`boundaries`
+    :param true: the same for the true options
+    :param mask: steps that are not padding ``(N, T)``
     """
     _check_mask(mask)
     for name, value in (("predicted", predicted), ("true", true)):
@@ -103,7 +104,7 @@ def _steps(options: Tensor, mask: Tensor, name: str) -> np.ndarray:
 
 
 def _best_naming(predicted: np.ndarray, true: np.ndarray) -> dict[int, int]:
-    """The one-to-one naming under which most steps agree (the Hungarian method)."""
+    """The one-to-one matching under which most steps agree (Hungarian algorithm)."""
     ours, rows = np.unique(predicted, return_inverse=True)
     theirs, columns = np.unique(true, return_inverse=True)
     counts = np.zeros((len(ours), len(theirs)), dtype=np.int64)
@@ -113,15 +114,15 @@ def _best_naming(predicted: np.ndarray, true: np.ndarray) -> dict[int, int]:
 
 
 def hungarian_accuracy(predicted: Tensor, true: Tensor, mask: Tensor) -> float:
-    """Share of steps that agree under the best one-to-one naming; options without a name agree with nothing.
+    """Share of steps that agree under the best one-to-one matching of options; steps of unmatched options disagree.
 
     >>> predicted, true = torch.tensor([[7, 7, 7, 2]]), torch.tensor([[0, 0, 1, 1]])
     >>> hungarian_accuracy(predicted, true, torch.ones(1, 4, dtype=torch.bool))
     0.75
 
     :param predicted: integers ``(N, T)``
-    :param true: the same of the truth
-    :param mask: steps in use ``(N, T)``
+    :param true: true options ``(N, T)``
+    :param mask: steps that are not padding ``(N, T)``
     """
     ours, truth = _steps(predicted, mask, "predicted options"), _steps(true, mask, "true options")
     named = _best_naming(ours, truth)
@@ -132,8 +133,8 @@ def label_scores(predicted: Tensor, true: Tensor, mask: Tensor) -> LabelScores:
     """Mutual information, Rand index and Hungarian accuracy over all steps. Needs the extra ``metrics``.
 
     :param predicted: integers ``(N, T)``
-    :param true: the same of the truth
-    :param mask: steps in use ``(N, T)``
+    :param true: true options ``(N, T)``
+    :param mask: steps that are not padding ``(N, T)``
     """
     cluster = require("sklearn.metrics", "metrics")
     ours, truth = _steps(predicted, mask, "predicted options"), _steps(true, mask, "true options")
@@ -146,13 +147,14 @@ def label_scores(predicted: Tensor, true: Tensor, mask: Tensor) -> LabelScores:
 
 
 def found_options(predicted: Tensor, true: Tensor, mask: Tensor) -> int:
-    """How many true options have a skill of their own.
+    """Number of true options that are found.
 
-    One that is on in more than half of the option's steps, and more than half of whose own steps are the option's.
+    A true option is found if one skill is active in more than half of its steps, and more than half of that skill's
+    steps belong to it.
 
     :param predicted: integers ``(N, T)``
-    :param true: the same of the truth
-    :param mask: steps in use ``(N, T)``
+    :param true: true options ``(N, T)``
+    :param mask: steps that are not padding ``(N, T)``
     """
     ours, truth = _steps(predicted, mask, "predicted options"), _steps(true, mask, "true options")
     counts = np.zeros((ours.max() + 1, truth.max() + 1), dtype=np.int64)

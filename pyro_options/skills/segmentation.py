@@ -1,4 +1,4 @@
-"""Which option was on, step by step."""
+"""Segmentations: the option of every step of every episode."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,12 +9,12 @@ from torch import Tensor
 
 from .scores import boundaries
 
-#: share of the steps from which on an option counts as in use
+#: an option counts as in use if it covers at least this share of the steps
 IN_USE = 0.01
 
 
 class Segment(NamedTuple):
-    """A stretch of steps with the same option: ``start <= t < stop``."""
+    """Consecutive steps with the same option: ``start <= t < stop``."""
 
     option: int
     start: int
@@ -22,49 +22,49 @@ class Segment(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Steps in this segment."""
+        """Number of steps."""
         return self.stop - self.start
 
 
 @dataclass(frozen=True)
 class Segmentation:
-    """Episodes cut into options. Padded steps never count."""
+    """The option of every step of N episodes, and the statistics of their segments. Padding is ignored."""
 
-    options: Tensor  # (N, T) integers; padded steps repeat the last one
-    switches: Tensor  # (N, T) p(b_t = 1 | a): an option was chosen here, perhaps the same again; 1 at the first step
-    lengths: Tensor  # (N,) steps in use of each episode
+    options: Tensor  # (N, T) integers; padding repeats the last option
+    switches: Tensor  # (N, T) p(b_t = 1 | s, a): an option was chosen here, perhaps the same again; 1 at the first step
+    lengths: Tensor  # (N,) steps of each episode
     log_likelihood: Tensor  # (N,) exact log p(a | s) of each episode, in nats
     num_options: int
 
     @property
     def mask(self) -> Tensor:
-        """Steps in use, ``(N, T)``."""
+        """Steps that are not padding, ``(N, T)``."""
         return torch.arange(self.options.shape[1]) < self.lengths.unsqueeze(-1)
 
     @property
     def num_steps(self) -> int:
-        """Steps in use, over all episodes."""
+        """Total number of steps, without padding."""
         return int(self.lengths.sum())
 
     @property
     def log_likelihood_per_step(self) -> float:
-        """Exact log-likelihood of the actions, in nats per step."""
+        """Exact log-likelihood of the actions given the states, in nats per step."""
         return float(self.log_likelihood.double().sum()) / self.num_steps
 
     @property
     def starts(self) -> Tensor:
-        """``(N, T)`` bits: the first step of a segment, that of the episode included."""
+        """True at the first step of each segment, including the first of the episode, ``(N, T)``."""
         starts = boundaries(self.options, self.mask)
         starts[:, 0] = True
         return starts
 
     def usage(self) -> Tensor:
-        """Share of the steps of each option, ``(K,)``."""
+        """Share of the steps that each option covers, ``(K,)``."""
         return torch.bincount(self.options[self.mask], minlength=self.num_options) / self.num_steps
 
     @property
     def used_options(self) -> int:
-        """Options that cover at least :data:`IN_USE` of the steps."""
+        """Number of options that cover at least :data:`IN_USE` of the steps."""
         return int((self.usage() >= IN_USE).sum())
 
     def segments(self, episode: int) -> list[Segment]:
@@ -75,17 +75,17 @@ class Segmentation:
     def segment_lengths(self) -> tuple[Tensor, Tensor]:
         """Option and length of every segment of every episode, both ``(segments,)``."""
         mask, starts = self.mask, self.starts
-        number = torch.cumsum(starts[mask], 0) - 1  # steps in use, one episode after the other
+        number = torch.cumsum(starts[mask], 0) - 1  # index of the segment of each step, all episodes concatenated
         return self.options[starts], torch.bincount(number)
 
     @property
     def mean_length(self) -> float:
-        """Steps until another option takes over, on average; the end of an episode cuts its last segment short."""
+        """Mean number of steps of a segment; the end of an episode also ends its last segment."""
         return self.num_steps / int(self.starts.sum())
 
     @property
     def mean_duration(self) -> float:
-        """Expected steps between two choices of an option, where the same may be chosen again."""
+        """Mean number of steps between terminations, in expectation; the same option may be chosen again."""
         return self.num_steps / float(self.switches[self.mask].sum())
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Skills: options that can be run, asked about data, and kept."""
+"""Skills: trained options that act, segment data, and can be saved."""
 
 import copy
 import math
@@ -35,23 +35,24 @@ def _frozen(module: nn.Module) -> nn.Module:
 
 
 class Skills:
-    """K options: what each does, when it stops, and how often it is chosen.
+    """K trained options: low-level policies π, termination functions ψ, and weights η of the high-level policy.
 
-    :func:`~pyro_options.skills.to_skills` takes them from a trained model, :meth:`load` from a file. Skills copy what
-    they are given and never change; :meth:`only`, :meth:`used` and :meth:`to` give new ones.
+    :func:`~pyro_options.skills.to_skills` makes them from a trained model, :meth:`load` from a file. The arguments are
+    copied; :meth:`only`, :meth:`used` and :meth:`to` return new skills.
 
-    :param policy: π, one of :mod:`pyro_options.nn`
+    :param policy: π, a policy of :mod:`pyro_options.options`
     :param termination: ψ
-    :param log_weights: log η, ``(K,)``; may leave mass to options not yet born
-    :param packed: whether observations are bytes that stand for eight bits each, see
-        :class:`~pyro_options.data.Trajectories`; the bits themselves are taken as well
-    :param segments: how skills follow each other if not by terminations (CompILE's); :meth:`segment` and
-        :meth:`log_likelihood` then sum over segments, and ψ is for running skills alone
-    :param state_weights: how the weights depend on the state, ``None`` if they do not
+    :param log_weights: log η, ``(K,)``; the weights may sum to less than 1, the rest belongs to options beyond the
+        truncation
+    :param packed: whether observations are bytes that hold eight bits each, see
+        :class:`~pyro_options.data.Trajectories`; unpacked bits are accepted as well
+    :param segments: CompILE's model of segment lengths; :meth:`segment` and :meth:`log_likelihood` then sum over
+        segments, and ψ is only used to run skills in an environment
+    :param state_weights: dependence of the weights on the state, ``None`` if there is none
     :param max_duration: steps after which an option must end, ``None`` for no limit
-    :param summary: statistics on the demonstrations that they come from
-    :param action_names: to show instead of numbers
-    :param metadata: how they were made; anything that JSON can hold
+    :param summary: statistics on the demonstrations that the skills were trained on
+    :param action_names: names of discrete actions, for tables and figures
+    :param metadata: how the skills were made; JSON values
     """
 
     def __init__(
@@ -67,12 +68,12 @@ class Skills:
         segments: PoissonSegments | None = None,
         state_weights: StateWeights | None = None,
     ):
-        check(isinstance(policy, CategoricalPolicy | GaussianPolicy), "a policy of pyro_options.nn", type(policy))
-        check(isinstance(termination, Termination), "a termination of pyro_options.nn", type(termination))
+        check(isinstance(policy, CategoricalPolicy | GaussianPolicy), "a policy of pyro_options.options", type(policy))
+        check(isinstance(termination, Termination), "a termination of pyro_options.options", type(termination))
         self.num_options = len(log_weights)
-        self.state_dim = policy.state_dim  # numbers in a state, bits if packed
+        self.state_dim = policy.state_dim  # size of a state, in bits if packed
         self.discrete = isinstance(policy, CategoricalPolicy)
-        self.action_dim = policy.heads.out_features  # number of discrete actions, or dimensions of a continuous one
+        self.action_dim = policy.heads.out_features  # number of discrete actions, or dimensions of a continuous action
         self.num_actions = self.action_dim if self.discrete else None
         counts = policy.num_options, termination.num_options, len(log_weights)
         check(len(set(counts)) == 1, "as many policies as terminations and weights", counts)
@@ -91,11 +92,11 @@ class Skills:
         self._initial_logit = termination.initial_logit
         self.action_names = None if action_names is None else tuple(action_names)
         self.metadata = copy.deepcopy(metadata or {})
-        self.rng = np.random.default_rng(0)  # for calls that bring none of their own
+        self.rng = np.random.default_rng(0)  # default of the methods that sample
 
     @property
     def device(self) -> torch.device:
-        """Where :meth:`segment` and :meth:`log_likelihood` run."""
+        """Device of :meth:`segment` and :meth:`log_likelihood`."""
         return self.log_weights.device
 
     @cached_property
@@ -110,13 +111,19 @@ class Skills:
     def action_scale(self) -> np.ndarray:
         """Standard deviations of continuous actions, ``(K, action_dim)``."""
         check(not self.discrete, "continuous actions", f"{self.num_actions} discrete ones")
-        return np.exp(self.policy.log_scale().clamp(min=self.policy.min_log_scale).cpu().numpy())
+        return np.exp(self.policy.total_log_scale().cpu().numpy())
+
+    @cached_property
+    def action_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds at which continuous actions saturate, each ``(action_dim,)``; infinite where there is none."""
+        check(not self.discrete, "continuous actions", f"{self.num_actions} discrete ones")
+        return self.policy.low.cpu().numpy(), self.policy.high.cpu().numpy()
 
     def _ask(self, heads: NumpyHeads, observation: ArrayLike, option: int | ArrayLike | None) -> np.ndarray:
         states = checked_states(observation, self.state_dim, self.packed)
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+        with np.errstate(over="ignore", invalid="ignore"):  # overflow raises below
             outputs = heads(states, checked_option(option, states, self.num_options))
-        if not math.isfinite(outputs.sum()):  # of few numbers, and none of them is finite when an observation is not
+        if not math.isfinite(outputs.sum()):  # cheaper than checking the observation, whose NaN or inf ends up here
             raise InputError("Expected finite observations but got NaN, infinity or numbers that overflow.")
         return outputs
 
@@ -127,12 +134,12 @@ class Skills:
         deterministic: bool = True,
         rng: np.random.Generator | None = None,
     ) -> Any:
-        """What ``option`` does: an integer or ``(action_dim,)`` for one observation, with ``(n, ...)`` in front for n.
+        """The action of ``option``: an integer or ``(action_dim,)``, or ``(n,)`` or ``(n, action_dim)`` for n states.
 
         :param observation: ``(state_dim,)`` or ``(n, state_dim)``
-        :param option: one for all observations, or one for each
-        :param deterministic: the most probable action rather than a random one
-        :param rng: draws random actions, by default :attr:`rng`
+        :param option: one option for all observations, or one for each
+        :param deterministic: return the most probable action instead of sampling
+        :param rng: for sampling, by default :attr:`rng`
         """
         outputs = self._ask(self._act, observation, option)
         rng = self.rng if rng is None else rng
@@ -141,34 +148,38 @@ class Skills:
                 outputs = outputs + rng.gumbel(size=outputs.shape)
             action = outputs.argmax(-1)
             return int(action) if outputs.ndim == 1 else action
-        if deterministic:
-            return outputs
-        noise = rng.standard_normal(outputs.shape, dtype=outputs.dtype)
-        return outputs + self.action_scale[np.asarray(option)] * noise
+        if not deterministic:
+            noise = rng.standard_normal(outputs.shape, dtype=outputs.dtype)
+            outputs = outputs + self.action_scale[np.asarray(option)] * noise
+        return np.clip(outputs, *self.action_bounds) if self.policy.saturates else outputs
 
     def outputs(self, observation: ArrayLike) -> np.ndarray:
-        """Logits of discrete actions or means of continuous ones, of every option: ``(K, action_dim)``, or for n."""
+        """Action logits (means if continuous) of all options: ``(K, action_dim)`` or ``(n, K, action_dim)``."""
         return self._ask(self._act, observation, None)
 
     def action_probabilities(self, observation: ArrayLike, option: int | ArrayLike | None) -> np.ndarray:
         """π_k(· | s) of discrete actions, ``(num_actions,)`` or ``(n, num_actions)``.
 
-        :param option: one for all observations, one for each, or ``None`` for all options, which puts K before the last
-            dimension
+        :param option: one option for all observations, one for each, or ``None`` for all options, which inserts a
+            dimension of size K before the last
         """
         check(self.discrete, "discrete actions", f"{self.action_dim} continuous dimensions")
         return softmax(self._ask(self._act, observation, option))
 
     def termination_probability(self, observation: ArrayLike, option: int | ArrayLike | None) -> Any:
-        """ψ_k(s): the chance that ``option`` stops on arriving here; a float, or ``(n,)``; ``(…, K)`` without one."""
+        """ψ_k(s), the probability that ``option`` terminates in this state: a float, or ``(n,)``.
+
+        :param option: one option for all observations, one for each, or ``None`` for all options, ``(K,)`` or
+            ``(n, K)``
+        """
         logits = self._ask(self._stop, observation, option)[..., 0] + self._initial_logit
-        probability = 0.5 + 0.5 * np.tanh(0.5 * logits)  # cannot overflow
+        probability = 0.5 + 0.5 * np.tanh(0.5 * logits)  # a sigmoid that cannot overflow
         return probability if probability.ndim else float(probability)
 
     def terminates(
         self, observation: ArrayLike, option: int | ArrayLike, rng: np.random.Generator | None = None
     ) -> Any:
-        """Whether ``option`` stops here, drawn from ψ: a bool, or ``(n,)`` bits.
+        """Whether ``option`` terminates in this state, sampled from ψ: a bool, or ``(n,)`` booleans.
 
         :param rng: by default :attr:`rng`
         """
@@ -179,7 +190,7 @@ class Skills:
         return rng.random(probability.shape) < probability
 
     def choice_probabilities(self, observation: ArrayLike) -> np.ndarray:
-        """Which option is chosen when one ends here, among the K there are: ``(K,)``, or ``(n, K)`` for n."""
+        """η(s), the probability of each option after a termination in this state: ``(K,)`` or ``(n, K)``, sums to 1."""
         states = checked_states(observation, self.state_dim, self.packed)
         logits = self.log_weights.cpu().double().numpy()
         if self.state_weights is None:
@@ -188,12 +199,12 @@ class Skills:
         return softmax(logits + states @ weight[:, 0].T + bias[:, 0])
 
     def imitation(self) -> Imitation:
-        """All options together: a policy that does what the demonstrator would, whichever option it is in."""
+        """All options combined into one policy that imitates the demonstrator, see :class:`Imitation`."""
         return Imitation(self)
 
     @torch.no_grad()
     def log_likelihood(self, trajectories: Trajectories, batch_size: int = 256) -> float:
-        """Exact log-likelihood of the actions, in nats per step."""
+        """Exact log-likelihood of the actions given the states, in nats per step."""
         total, start = 0.0, 0
         for batch, path, emission in batches(self, trajectories, batch_size):
             scores = path.log_marginal(emission)
@@ -203,10 +214,10 @@ class Skills:
 
     @torch.no_grad()
     def segment(self, trajectories: Trajectories, method: str = "viterbi", batch_size: int = 256) -> Segmentation:
-        """Cuts episodes into options.
+        """Segments episodes into options.
 
-        :param method: ``viterbi`` for the most probable sequence, ``posterior`` for the most probable option of each
-            step on its own
+        :param method: ``viterbi`` for the most probable path, ``posterior`` for the option with the highest marginal
+            posterior at each step
         """
         choice(method, "method", ("viterbi", "posterior"))
         options, switches, scores, start = [], [], [], 0
@@ -228,7 +239,7 @@ class Skills:
 
     @torch.no_grad()
     def summarize(self, trajectories: Trajectories, segmentation: Segmentation | None = None) -> Summary:
-        """Usage, lengths, terminations and actions of each option on these demonstrations."""
+        """Usage, segment lengths, termination rates and actions of each option on these demonstrations."""
         segmentation = self.segment(trajectories) if segmentation is None else segmentation
         before = torch.cat([segmentation.options[:, :1], segmentation.options[:, :-1]], 1)
         rates, start = [], 0
@@ -238,14 +249,14 @@ class Skills:
             logits = self.termination(batch.states).cpu().gather(-1, option.unsqueeze(-1)).squeeze(-1)
             rates.append(torch.sigmoid(logits).float())
         actions = trajectories.encoded_actions().float().cpu()
-        if self.discrete and actions.shape[-1] != self.action_dim:  # more are cut off, none of which was done
+        if self.discrete and actions.shape[-1] != self.action_dim:  # a negative pad drops actions that never occur
             actions = nn.functional.pad(actions, (0, self.action_dim - actions.shape[-1]))
         return summarize(segmentation, actions, torch.cat(rates))
 
     def describe(self, trajectories: Trajectories | None = None) -> str:
         """A table with a line for each option.
 
-        :param trajectories: what to describe them on, by default the demonstrations that they come from
+        :param trajectories: demonstrations for the statistics, by default those that the skills were trained on
         """
         summary = self.summary if trajectories is None else self.summarize(trajectories)
         if summary is None:
@@ -254,14 +265,14 @@ class Skills:
 
     @property
     def names(self) -> list[str]:
-        """A short name for each option, by the action that it does most if that is known."""
+        """A short name for each option, with its most frequent action if there is a summary."""
         if self.summary is None:
             return [f"option {k}" for k in range(self.num_options)]
         return option_names(self.summary, self.discrete, self.action_names)
 
     @property
     def used_options(self) -> int:
-        """Options that cover at least one step in a hundred of the demonstrations that they come from."""
+        """Number of options that cover at least 1 % of the steps that the skills were trained on."""
         return len(self._used(IN_USE))
 
     def _used(self, min_share: float) -> list[int]:
@@ -271,9 +282,9 @@ class Skills:
         return [k for k in order if self.summary.usage[k] >= min_share]
 
     def only(self, options: Sequence[int]) -> "Skills":
-        """These options, in this order. What the others weighed is shared out in proportion."""
+        """New skills with these options, in this order; the weight of the others is redistributed in proportion."""
         new = copy.copy(self)
-        for cache in ("_act", "_stop", "action_scale"):
+        for cache in ("_act", "_stop", "action_scale", "action_bounds"):
             new.__dict__.pop(cache, None)
         for name in _MODULES:
             setattr(new, name, copy.deepcopy(getattr(self, name)))
@@ -287,7 +298,7 @@ class Skills:
         return new
 
     def used(self, min_share: float = IN_USE) -> "Skills":
-        """The options that cover at least ``min_share`` of the steps they were found on, the most used first."""
+        """New skills with the options that cover at least ``min_share`` of the training steps, the most used first."""
         check(0 <= min_share <= 1, "min_share in [0, 1]", min_share)
         used = self._used(min_share)
         check(
@@ -296,7 +307,7 @@ class Skills:
         return self.only(used)
 
     def to(self, device: torch.device | str) -> "Skills":
-        """On another device, for :meth:`segment` and :meth:`log_likelihood`; actions are chosen in numpy anyway."""
+        """The same skills on another device, for :meth:`segment` and :meth:`log_likelihood`; acting stays in numpy."""
         new = copy.copy(self)
         for name in _MODULES:
             module = getattr(self, name)
@@ -305,12 +316,12 @@ class Skills:
         return new
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes a safetensors file: tensors, and JSON in its header. An old file is replaced, or left as it was."""
+        """Writes a safetensors file with a JSON header, atomically."""
         file_format.write(path, self)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Skills":
-        """Reads a file that :meth:`save` wrote. Nothing in it can run code; anything odd about it is refused."""
+        """Reads a file that :meth:`save` wrote. Damaged files raise an error, and no file can execute code."""
         return cls(**file_format.read(path))
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What each option is like on given demonstrations."""
+"""Statistics of every option on given demonstrations, and tables of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -11,24 +11,24 @@ from .segmentation import Segmentation
 
 @dataclass(frozen=True)
 class Summary:
-    """Statistics of K options over demonstrations; an option that is never on has zeros."""
+    """Statistics of K options over demonstrations; zeros for an option that is never active."""
 
     usage: Tensor  # (K,) share of the steps
-    mean_length: Tensor  # (K,) steps of a segment, on average
-    termination_rate: Tensor  # (K,) mean ψ_k over the steps where option k was already on
+    mean_length: Tensor  # (K,) mean number of steps of a segment
+    termination_rate: Tensor  # (K,) mean ψ_k(s_t) over the steps t with option k active at t - 1
     actions: Tensor  # (K, A) share of each discrete action, or the mean continuous action
 
     def select(self, index: Tensor) -> "Summary":
-        """The same options in another order, or some of them."""
+        """The statistics of the options at ``index``, in that order."""
         return Summary(*(value[index] for value in self.tensors().values()))
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every field by its name."""
+        """All fields by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def _mean_by(options: Tensor, values: Tensor, num_options: int) -> Tensor:
-    """The mean of ``values (points, ...)`` over the points of each option, zero where there is none."""
+    """The mean of ``values (points, ...)`` over the points of each option ``(K, ...)``, zero for an unused option."""
     total = torch.zeros(num_options, *values.shape[1:]).index_add_(0, options, values)
     count = torch.bincount(options, minlength=num_options).clamp(min=1)
     return total / count.view(-1, *[1] * (values.dim() - 1))
@@ -38,12 +38,12 @@ def summarize(segmentation: Segmentation, actions: Tensor, termination: Tensor) 
     """Statistics of a segmentation.
 
     :param actions: encoded actions ``(N, T, A)``
-    :param termination: ψ_k(s_t) of the option k that was on at the step before, ``(N, T)``
+    :param termination: ψ_k(s_t) of the option k that was active at the previous step, ``(N, T)``
     """
     K, mask, options = segmentation.num_options, segmentation.mask, segmentation.options
     owner, lengths = segmentation.segment_lengths()
     arrived = mask.clone()
-    arrived[:, 0] = False  # nobody can stop before the first step
+    arrived[:, 0] = False  # no option is active before the first step
     before = torch.cat([options[:, :1], options[:, :-1]], 1)
     return Summary(
         usage=segmentation.usage().float(),
@@ -62,7 +62,7 @@ def _actions(row: Tensor, discrete: bool, names: Sequence[str] | None) -> str:
 
 
 def option_names(summary: Summary, discrete: bool, names: Sequence[str] | None) -> list[str]:
-    """A short name for each option: its number, and the action that it does most."""
+    """A short name for each option: its index and its most frequent action."""
     rows = summary.actions
     if not discrete:
         return [f"option {k}" for k in range(len(rows))]
@@ -71,7 +71,7 @@ def option_names(summary: Summary, discrete: bool, names: Sequence[str] | None) 
 
 
 def table(summary: Summary, log_weights: Tensor, discrete: bool, names: Sequence[str] | None) -> str:
-    """One line per option, in fixed width."""
+    """A plain-text table with a line for each option."""
     header = ("option", "usage", "weight", "mean length", "termination", "actions")
     rows = [
         (

@@ -1,4 +1,4 @@
-"""What skills are asked: an observation and an option, one of each or many."""
+"""Validation of the observations and options that are passed to skills."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from pyro_options.errors import InputError, check
 
 
 def checked_states(observation: ArrayLike, state_dim: int, packed: bool) -> np.ndarray:
-    """``(state_dim,)`` or ``(n, state_dim)``; bits stay bytes."""
+    """Observations as an array ``(state_dim,)`` or ``(n, state_dim)``; packed bytes are unpacked to uint8 bits."""
     states = np.asarray(observation)
     if packed and states.dtype == np.uint8 and states.shape[-1:] == (state_dim // 8,):
         states = np.unpackbits(states, axis=-1)
@@ -21,7 +21,7 @@ def checked_states(observation: ArrayLike, state_dim: int, packed: bool) -> np.n
 
 
 def checked_option(option: int | ArrayLike | None, states: np.ndarray, num_options: int) -> Any:
-    """One option for all states, or one for each, ``(n,)``; ``None`` stands for all options."""
+    """A valid option for all states, one for each ``(n,)``, or ``None`` for all options; raises otherwise."""
     if option is None:
         return None
     if isinstance(option, int | np.integer):

@@ -1,4 +1,4 @@
-"""Pictures in one style: colour-blind safe, readable in a paper column and on a slide."""
+"""Figures, animations and HTML reports of skills, growth and clusters, in one colour-blind safe style."""
 
 import lazy_loader
 

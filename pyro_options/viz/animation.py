@@ -1,4 +1,4 @@
-"""Episodes as animated pictures, with the option that is on written below each frame."""
+"""Animated GIFs of episodes with the active option written below each frame."""
 
 import os
 from collections.abc import Sequence
@@ -10,15 +10,17 @@ from pyro_options.errors import check
 
 from .palette import option_color
 
-_BAR, _STRIP = 22, 8  # pixels for the name, and for the strip of what was on and will be
+_BAR, _STRIP = 22, 8  # heights in pixels of the option's name, and of the strip with the options of all steps
 
 
 def annotate(frame: np.ndarray, options: Sequence[int], time: int, name: str, scale: int = 2) -> Image.Image:
     """A frame with the name of its option, and a strip with the options of the whole episode and a mark at ``time``.
 
-    :param frame: ``(height, width, 3)`` bytes
-    :param options: option of each step
-    :param scale: enlarge the frame by this factor
+    :param frame: ``(height, width, 3)`` uint8
+    :param options: option of each step of the episode
+    :param time: step of this frame
+    :param name: of the active option
+    :param scale: factor to enlarge the frame by
     """
     picture = Image.fromarray(frame).resize((frame.shape[1] * scale, frame.shape[0] * scale), Image.Resampling.NEAREST)
     width, height = picture.size
@@ -47,8 +49,9 @@ def save_gif(
 
     :param frames: the screen at each step
     :param options: the option of each step
-    :param names: what to call each option
-    :param milliseconds: per frame
+    :param names: name of each option, by its index
+    :param milliseconds: duration of a frame
+    :param scale: factor to enlarge the frames by
     """
     check(len(frames) == len(options) >= 1, "one option for each frame", f"{len(options)} for {len(frames)}")
     shown = [annotate(frame, options, t, names[options[t]], scale) for t, frame in enumerate(frames)]

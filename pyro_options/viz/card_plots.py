@@ -1,4 +1,4 @@
-"""Option cards: what an option does, for how long, where it starts and stops, and what it looks like."""
+"""Option cards: actions, segment lengths, start and stop times, and example frames of an option."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from .figure_style import PAGE
 from .palette import ink, option_color
 
 _BINS = 12
-_ACTIONS = 4  # bars at most
+_ACTIONS = 4  # maximum number of bars
 
 
 def _action_bars(ax: Axes, actions: Tensor, names: Sequence[str] | None, discrete: bool, color: str) -> None:
@@ -29,7 +29,7 @@ def _action_bars(ax: Axes, actions: Tensor, names: Sequence[str] | None, discret
     labels = [names[a] if names else str(a) for a in order]
     ax.barh(range(len(order)), values, color=color, edgecolor="0.35", linewidth=0.4, height=0.75)
     ax.set(yticks=range(len(order)), yticklabels=labels, xlabel="steps (%)" if discrete else "mean action")
-    ax.set_ylim(max(len(order), 2) - 0.4, -0.6)  # one bar alone is no thicker than two
+    ax.set_ylim(max(len(order), 2) - 0.4, -0.6)  # a single bar is as thick as two would be
     if discrete:
         ax.set_xlim(0, 100)
 
@@ -47,7 +47,7 @@ def _edges(low: int, high: int) -> np.ndarray:
 
 
 def _pictures(card: Card, frames: Mapping[int, Sequence[np.ndarray]]) -> list[np.ndarray]:
-    """The first, the middle and the last frame of a typical segment, if one was seen."""
+    """The first, middle and last frame of the most typical segment that has frames; empty if none has."""
     for episode, segment in card.examples:
         if episode in frames and segment.stop <= len(frames[episode]):
             times = segment.start, (segment.start + segment.stop - 1) // 2, segment.stop - 1
@@ -65,12 +65,15 @@ def option_card(
     longest_segment: int | None = None,
     longest_episode: int | None = None,
 ) -> None:
-    """One option on a figure of its own, or a part of one.
+    """Draws the card of one option on a figure or subfigure.
 
     :param card: from :func:`~pyro_options.skills.make_cards`
-    :param frames: screens of some episodes, for a typical segment: at its start, in its middle and at its end
-    :param longest_segment: end of the axis of lengths, by default the longest of this option; give the same to all
-    :param longest_episode: the same for the axis of time
+    :param name: title of the card
+    :param discrete: whether actions are discrete
+    :param frames: episode -> screens; the start, middle and end of a typical segment are shown
+    :param longest_segment: upper limit of the length axis, by default the longest segment of this option; pass the same
+        to all cards to compare them
+    :param longest_episode: the same for the time axis
     """
     color = option_color(card.option)
     label = {"facecolor": color, "edgecolor": "0.35", "linewidth": 0.5, "boxstyle": "round,pad=0.3"}
@@ -114,9 +117,11 @@ def option_cards(
     frames: Mapping[int, Sequence[np.ndarray]] | None = None,
     columns: int = 3,
 ) -> Figure:
-    """A new figure with all options side by side, on the same scales.
+    """A new figure with the cards of all options, on the same scales.
 
-    :param names: of all options, ``skills.names``
+    :param names: names of all options: ``skills.names``
+    :param frames: episode -> screens, see :func:`option_card`
+    :param columns: cards per row
     """
     check(len(cards) >= 1, "at least one card", "none")
     width, columns = PAGE / columns, min(columns, len(cards))

@@ -1,4 +1,4 @@
-"""What options and components do, and how many there are. Each function draws on given axes."""
+"""Charts of options and components. Each function draws on given axes."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,10 @@ from .palette import PALETTE, ink, option_color
 
 
 def usage_bars(ax: Axes, usage: Tensor) -> None:
-    """Share of steps that each option explains."""
+    """Share of the steps that each option covers.
+
+    :param usage: ``(K,)``
+    """
     options = range(len(usage))
     ax.bar(options, 100 * usage.numpy(), color=[option_color(k) for k in options], edgecolor="0.35", linewidth=0.4)
     ax.set(xlabel="option", ylabel="steps in use (%)", title="Usage")
@@ -24,9 +27,10 @@ def usage_bars(ax: Axes, usage: Tensor) -> None:
 def action_heatmap(
     ax: Axes, probabilities: Tensor, title: str, xlabel: str = "action", options: Sequence[int] | None = None
 ) -> None:
-    """Each option's action probabilities, one row per option.
+    """Heat map of action probabilities, one row per option.
 
-    :param options: the option of each row, by default all in order
+    :param probabilities: ``(rows, A)``
+    :param options: the option of each row, by default 0, 1, 2, …
     """
     image = ax.imshow(probabilities.numpy(), vmin=0, vmax=1, cmap="cividis", aspect="auto")
     K, A = probabilities.shape
@@ -46,12 +50,12 @@ def action_heatmap(
 
 
 def _write(ax: Axes, x: float, y: float, text: str, option: int) -> None:
-    """On the colour of an option."""
+    """Writes text that is readable on the colour of an option."""
     ax.text(x, y, text, ha="center", va="center", fontsize=7, color=ink(option_color(option)), weight="bold")
 
 
 def _number_segments(ax: Axes, options: Tensor, lengths: Tensor) -> None:
-    """The option's number on segments that are long enough: colour alone does not tell many options apart."""
+    """Writes the option's index on segments with enough room: colours alone do not distinguish many options."""
     for i, (row, length) in enumerate(zip(options, lengths.tolist())):
         values, counts = torch.unique_consecutive(row[:length], return_counts=True)
         starts = counts.cumsum(0) - counts
@@ -61,12 +65,13 @@ def _number_segments(ax: Axes, options: Tensor, lengths: Tensor) -> None:
 
 
 def segmentation_strip(ax: Axes, options: Tensor, lengths: Tensor, actions: Tensor | None = None) -> None:
-    """The option of each step, one row per trajectory, with its number where there is room.
+    """The option of each step as colours, one row per trajectory, with option indices where there is room.
 
-    Short episodes have their actions written into the cells instead.
+    With at most 20 steps, the actions are written into the cells instead.
 
     :param options: ``(N, T)``
     :param lengths: ``(N,)``
+    :param actions: discrete actions ``(N, T)``
     """
     shown = np.ma.masked_array(options.numpy() % len(PALETTE))
     shown[np.arange(options.shape[1]) >= lengths.numpy()[:, None]] = np.ma.masked
@@ -88,10 +93,10 @@ def segmentation_strip(ax: Axes, options: Tensor, lengths: Tensor, actions: Tens
 
 
 def segment_lengths(ax: Axes, options: Tensor, lengths: Tensor) -> None:
-    """How long segments last: share of the segments of each option that are at least so long.
+    """Survival curve of segment lengths: share of each option's segments that have at least that length.
 
     :param options: option of each segment ``(segments,)``
-    :param lengths: its steps ``(segments,)``
+    :param lengths: number of steps of each segment ``(segments,)``
     """
     counts = np.bincount(options.numpy())
     for k in np.flatnonzero(counts >= max(10, 0.01 * counts.sum())):
@@ -106,7 +111,12 @@ def segment_lengths(ax: Axes, options: Tensor, lengths: Tensor) -> None:
 
 
 def recovered_options(ax: Axes, needed: list[int], recovered: list[int], success: list[bool]) -> None:
-    """Number of options found against the number needed, one mark per run, spread sideways where they coincide."""
+    """Number of options found against the number needed, one mark per run; coinciding marks are spread sideways.
+
+    :param needed: options that each run needs
+    :param recovered: options that it found
+    :param success: whether it solved its task
+    """
     needed_, recovered_, success_ = np.array(needed), np.array(recovered), np.array(success)
     spread = np.zeros(len(needed_))
     for point in set(zip(needed, recovered)):
@@ -128,9 +138,10 @@ def recovered_options(ax: Axes, needed: list[int], recovered: list[int], success
 
 
 def component_counts(ax: Axes, probabilities: Tensor, truth: int | None = None) -> None:
-    """The posterior over the number of components in use.
+    """Bar chart of the posterior over the number of components in use.
 
-    :param probabilities: of 0, 1, 2, … components
+    :param probabilities: of 0, 1, …, K components, ``(K + 1,)``
+    :param truth: the true number
     """
     numbers = np.arange(len(probabilities))
     ax.bar(numbers, probabilities.numpy(), color=PALETTE[0], width=0.8)
@@ -144,10 +155,10 @@ def component_counts(ax: Axes, probabilities: Tensor, truth: int | None = None) 
 
 
 def clusters(ax: Axes, rows: Tensor, labels: Tensor, means: Tensor, covariances: Tensor) -> None:
-    """Rows in two dimensions, coloured by component, with the ellipses that hold nine tenths of each component.
+    """Scatter plot of two-dimensional data, coloured by component, with the 90 % ellipse of each component.
 
     :param rows: ``(N, 2)``
-    :param labels: ``(N,)``
+    :param labels: component of each row, ``(N,)``
     :param means: ``(K, 2)``
     :param covariances: ``(K, 2, 2)``
     """

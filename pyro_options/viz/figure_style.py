@@ -1,4 +1,4 @@
-"""The one style of every figure."""
+"""The common style of all figures."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import matplotlib.pyplot as plt
 
 from .palette import PALETTE
 
-#: widths in inches: as printed in a column, and across a page or a slide; text stays readable at either
+#: figure widths in inches, of a column and of a page or slide
 COLUMN, PAGE = 3.5, 7.2
 
-#: settings of matplotlib for every picture
+#: matplotlib's rc parameters
 STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -35,11 +35,11 @@ STYLE: Any = {
     "figure.figsize": (COLUMN, 2.6),
     "figure.dpi": 110,
     "savefig.dpi": 220,
-    "pdf.fonttype": 42,  # text stays text in a paper
+    "pdf.fonttype": 42,  # embeds TrueType fonts, so that text in a PDF stays text
     "svg.fonttype": "none",
 }
 
 
 def style():
-    """Context manager with the house style: ``with plotting.style(): …``."""
+    """Context manager that applies :data:`STYLE`: ``with viz.style(): …``."""
     return plt.rc_context(STYLE)

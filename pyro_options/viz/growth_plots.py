@@ -1,4 +1,4 @@
-"""How the number of components came about."""
+"""The number of components over training."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -31,13 +31,13 @@ def growth_timeline(
     events: Iterable[GrowthEvent] = (),
     updates_per_epoch: float = 1,
 ) -> None:
-    """K over training, with marks where components were born, refused, pruned and merged.
+    """K over training, with marks for births, refused births, prunes and merges.
 
     :param num_options: K in each epoch
-    :param growth_epochs: epochs after which something was born, where nothing more is known
-    :param target: how many are needed
-    :param events: everything that growth did, see :attr:`~pyro_options.handlers.GrowthMessenger.history`
-    :param updates_per_epoch: units of the events' time in an epoch
+    :param growth_epochs: epochs after which a component was added, used if there are no ``events``
+    :param target: the number of components that the task needs, drawn as a line
+    :param events: the growth checks, see :attr:`~pyro_options.handlers.GrowthMessenger.history`
+    :param updates_per_epoch: converts the time of events to epochs
     """
     marks = growth_markers(num_options, events, updates_per_epoch)
     sizes = [
@@ -52,18 +52,18 @@ def growth_timeline(
     for mark in marks:
         place = mark.epoch, mark.num_components
         points[mark.kind].append((mark.epoch + 0.025 * len(num_options) * seen[place], mark.num_components))
-        seen[place] += 1  # what happened in one check stands side by side
+        seen[place] += 1  # marks of the same check are drawn side by side
     if not marks:
         points["birth"] = [(epoch, sizes[min(epoch, len(sizes) - 1)]) for epoch in growth_epochs]
     for kind, (label, marker, color) in _MARKS.items():
         if points[kind]:
             line = ax.plot(*zip(*points[kind]), marker, color=color, label=label, markersize=6.5, zorder=3)[0]
-            if kind != "refusal":  # a cross has no inside that an edge could set off
+            if kind != "refusal":  # a cross has no face, so a white edge would hide it
                 line.set(markeredgecolor="white", markeredgewidth=0.8)
     ax.set(xlabel="epoch", ylabel="options K", title="Growth", ylim=(0, max(*sizes, target or 0) + 1))
     ax.set_xlim(0, len(num_options) * 1.02)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     if ax.get_legend_handles_labels()[0]:
-        shift = ScaledTranslation(-4 / 72, -30 / 72, ax.figure.dpi_scale_trans)  # inches: under the name of the axis
+        shift = ScaledTranslation(-4 / 72, -30 / 72, ax.figure.dpi_scale_trans)  # inches: below the axis label
         look: Any = {"ncols": 3, "borderaxespad": 0, "handletextpad": 0.3, "columnspacing": 1}
         ax.legend(loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=ax.transAxes + shift, **look)

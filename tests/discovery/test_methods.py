@@ -1,14 +1,16 @@
 """A method is model × guide × growth × prior, by name or as objects; its settings are the same wherever it is made."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
 from pyro.nn import PyroModule
-from support.helpers import make_episodes, told
+from support.episodes import make_episodes
+from support.methods import QUICK, required_settings
 
 from pyro_options import discover
-from pyro_options.discovery import METHODS, Growth, MethodConfig, assemble, build, method_config
+from pyro_options.discovery import METHODS, Budget, Growth, MethodConfig, assemble, assembly, build, method_config
 from pyro_options.errors import InputError
 from pyro_options.growth import EvidenceRule, Prune, RandomBirth, TrialRule, UsageRule
 from pyro_options.guides import Exact, GrowableGEM
@@ -16,15 +18,15 @@ from pyro_options.handlers import collapse
 from pyro_options.models import GEM, OptionHMM, Uniform
 from pyro_options.options import CategoricalPolicy, Termination
 
-QUICK = {"epochs": 1, "progress": False, "device": "cpu"}
-
 
 @pytest.mark.parametrize("name", METHODS)
-def test_build_and_discover_have_the_same_settings(name):
+def test_build_and_discover_have_the_same_settings(name, monkeypatch):
+    """Under a budget of five epochs, which neither is told."""
+    monkeypatch.setattr(assembly, "Budget", partial(Budget, max_epochs=5, updates_per_input=0))
     data = make_episodes(12)
-    built = build(name, data, **told(name))
-    skills = discover(data, name, progress=False, device="cpu", epochs=built.train.epochs, **told(name))
-    made = skills.metadata
+    built = build(name, data, **required_settings(name))
+    made = discover(data, name, progress=False, device="cpu", **required_settings(name)).metadata
+    assert len(made["history"]["elbo"]) == built.train.epochs == 5
     assert made["method"] == json.loads(json.dumps({"name": name} | built.config.to_dict()))
     same = ("epochs", "batch_size", "learning_rate", "clip_norm", "weights_learning_rate", "entropy_per")
     assert all(made["train"][key] == getattr(built.train, key) for key in same)
@@ -86,14 +88,14 @@ def test_settings_of_growth_are_a_shorthand():
 
 def test_completing_twice_changes_nothing():
     for name in METHODS:
-        config = method_config(name, **told(name))
+        config = method_config(name, **required_settings(name))
         assert config.complete() == config
 
 
 def test_every_part_can_be_an_object():
     data = make_episodes(16)
     growth = Growth(UsageRule(0.1), RandomBirth(), [Prune()], check_every=1, initial_options=2)
-    skills = discover(data, guide="exact", growth=growth, prior=GEM(2.0, discount=0.1), **QUICK | {"epochs": 4})
+    skills = discover(data, guide="exact", growth=growth, prior=GEM(2.0, discount=0.1), **QUICK)
     made = skills.metadata["method"]
     assert made["prior"] == "GEM" and made["growth"]["rule"] == {"type": "UsageRule", "delta": 0.1} | {
         "measure": "likelihood"
@@ -159,6 +161,6 @@ def test_a_guide_does_not_choose_the_model():
 def test_assembled_parts_fit_each_other():
     data = make_episodes()
     for name in METHODS:
-        method = assemble(data, method_config(name, **told(name)))
+        method = assemble(data, method_config(name, **required_settings(name)))
         trace = collapse(method.model, method.model.latents)
         assert torch.isfinite(trace(data, method.guide.weights.mean_log_weights().detach()).float()).all()

@@ -8,7 +8,6 @@ from pyro_options.infer import TrainConfig, Trainer, set_seed
 from pyro_options.skills import label_scores, to_skills
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("num_actions", [6, None], ids=["discrete", "continuous"])
 def test_five_of_eight_options_are_used_and_are_the_true_ones(num_actions):
     """With more options than needed and the exact guide; the score is on episodes that were not trained on."""

@@ -8,18 +8,16 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from support.helpers import GROWING, make_episodes, told
+from support.episodes import make_continuous_episodes, make_episodes
+from support.methods import GROWING, QUICK, required_settings
 
 import pyro_options
 from pyro_options.data import Trajectories, synthetic_options
 from pyro_options.discovery import METHODS, Budget, assembly, build, discover
-from pyro_options.discovery import run as discovery
 from pyro_options.discovery.budget import active_inputs, varying_size
 from pyro_options.errors import InputError
 from pyro_options.infer import TrainConfig
 from pyro_options.skills import Skills, label_scores
-
-QUICK = {"epochs": 3, "batch_size": 8, "progress": False, "device": "cpu"}
 
 
 def test_the_package_offers_both_and_imports_neither():
@@ -35,10 +33,8 @@ def test_the_package_offers_both_and_imports_neither():
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("continuous", [False, True])
 def test_every_method_gives_skills_that_tell_how_they_were_made(method, continuous, tmp_path):
-    data = make_episodes(16)
-    if continuous:
-        data = Trajectories(data.states, torch.randn(16, 5, 2), data.lengths)
-    skills = discover(data, method, held_out=0.25, seed=3, check_every=2, **told(method) | QUICK)
+    data = make_continuous_episodes() if continuous else make_episodes(16)
+    skills = discover(data, method, held_out=0.25, seed=3, check_every=2, **required_settings(method) | QUICK)
     assert isinstance(skills, Skills) and skills.discrete is not continuous
     made = skills.metadata
     assert made["episodes"] == {"train": 12, "held_out": 4}
@@ -163,10 +159,12 @@ def test_unknown_settings_are_named_with_the_known():
         build("options-exact", make_episodes(8), options=3)
 
 
-def test_action_names_are_checked_before_training(monkeypatch):
-    monkeypatch.setattr(discovery, "Trainer", None)
+def test_action_names_are_checked_before_training(tmp_path):
     with pytest.raises(InputError, match="one name for each discrete action"):
-        discover(make_episodes(8), action_names=["a"], **QUICK)
+        discover(make_episodes(8), action_names=["a"], checkpoint=tmp_path / "run", **QUICK)
+    assert not list(tmp_path.iterdir())  # what had been trained would have been saved
+    discover(make_episodes(8), action_names=["a", "b", "c", "d"], checkpoint=tmp_path / "run", **QUICK)
+    assert (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("batch_size", [1, 2])
@@ -218,7 +216,6 @@ def test_growth_gets_as_many_updates_as_a_fixed_k(monkeypatch):
     assert [made["updates"] for made in runs] == [20, 20]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("num_actions", [4, None], ids=["discrete", "continuous"])
 def test_known_options_are_found_without_their_number(num_actions):
     truth = synthetic_options(3, 120, (20, 60), num_actions=num_actions, seed=1)

@@ -16,10 +16,10 @@ sys.path.insert(0, str(ROOT / "docs/_ext"))
 
 import api  # noqa: E402
 import gallery  # noqa: E402
-import readme as readme_table  # noqa: E402
 import tables  # noqa: E402
+import update_tables  # noqa: E402
 
-PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "RELEASING.md")), *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
 
 #: what the snippets of a page must print, among other things
 PROMISES = {
@@ -27,6 +27,8 @@ PROMISES = {
     "index.md": ["^3 options"],
     "first_skills.md": ["^solved with 3 options in use", "birth accepted {", "episodes of 5 steps"],
     "your_data.md": ["^Trajectories\\(80 episodes", "left", "^Trajectories\\(5 episodes"],
+    "guides.md": ["'type': 'UsageRule', 'delta': 0.25", "^usage$", "^options-exact +-"],
+    "differences.md": ["^K = \\d"],
     "your_guide.md": ["^3 options of weights"],
     "growing_truncation.md": ["^3 kinds of days"],
     "maths.md": ["^recursion (\\S+), all paths \\1$"],
@@ -68,7 +70,7 @@ def test_the_page_keeps_its_promise_of_thirty_lines():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}-{page.name}")
 def test_every_linked_file_exists(page):
-    made = {"docs/api", "docs/gallery", "docs/studies", "docs/_generated"}  # by the build
+    made = {"docs/api", "docs/gallery", "docs/studies"}  # by the build
     for link in re.findall(r"\]\(((?!http)[^)#]+)(?:#[^)]*)?\)", page.read_text()):
         target = (page.parent / link).resolve()
         inside = any(target.is_relative_to(ROOT / folder) for folder in made)
@@ -83,9 +85,23 @@ def test_commands_name_files_and_arguments_that_exist(page):
             assert re.search(rf"\b{flag.replace('-', '_')}\b|--{flag}\b", source), (path, flag)
 
 
-def test_the_readmes_results_are_those_of_the_raw_runs():
-    readme = (ROOT / "README.md").read_text()
-    assert readme == readme_table.with_results(readme), "run: python docs/_ext/readme.py"
+@pytest.mark.parametrize("page", update_tables.pages(), ids=lambda page: page.name)
+def test_tables_on_pages_are_those_of_the_raw_runs(page):
+    text = page.read_text()
+    assert text.count("<!-- table:") == text.count("<!-- end of table -->") == len(update_tables.names(text))
+    assert text == update_tables.updated(text), "run: python docs/_ext/update_tables.py"
+    assert "_generated" not in text
+
+
+def test_a_table_that_is_out_of_date_is_noticed():
+    page = ROOT / "docs/results.md"
+    changed = page.read_text().replace("10 of 10", "11 of 10")
+    assert changed != page.read_text() == update_tables.updated(changed)
+
+
+def test_every_table_is_on_a_page():
+    shown = {name for page in update_tables.pages() for name in update_tables.names(page.read_text())}
+    assert shown == set(update_tables.MAKERS)
 
 
 @pytest.mark.parametrize("name", tables.TABLES)

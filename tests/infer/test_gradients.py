@@ -1,7 +1,7 @@
 """Gradients of ELBOs on collapsed models below a latent that cannot be reparameterized, against enumeration.
 
 The weights of the model depend on a coin z. Everything else being summed out or fixed, an estimate of the gradient
-depends on the outcome of z alone, so its expectation is a sum over two outcomes, which must be the gradient of the ELBO.
+depends on the outcome of z alone: its expectation, a sum over two outcomes, must be the gradient of the ELBO.
 """
 
 import pyro
@@ -11,7 +11,7 @@ from pyro import distributions as dist
 from pyro import poutine
 from pyro.infer import Trace_ELBO, TraceGraph_ELBO
 from pyro.nn import PyroModule
-from support.helpers import make_episodes
+from support.episodes import make_episodes
 from torch import nn
 from torch.testing import assert_close
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 from pyro.distributions.testing.gof import auto_goodness_of_fit, multinomial_goodness_of_fit
-from support.helpers import P_VALUE, mask_of, random_episodes
+from support.paths import P_VALUE, mask_of, random_episodes
 from torch.distributions import Categorical, Independent, Normal
 from torch.nn.functional import one_hot
 from torch.testing import assert_close
@@ -153,3 +153,47 @@ def test_choices_have_the_log_probability_of_a_softmax(num_actions):
     grads = [torch.autograd.grad((value * weights).sum(), logits, retain_graph=True)[0] for value in (found, expected)]
     assert_close(*grads)
     assert grads[0].isfinite().all()
+
+
+def censored(mean, log_scale, low=-0.5, high=0.8):
+    bounds = torch.tensor([low], dtype=torch.float64), torch.tensor([high], dtype=torch.float64)
+    return GaussianActions(mean, log_scale, bounds=bounds)
+
+
+@pytest.mark.parametrize("mean", [-3.0, 0.1, 2.0])
+@pytest.mark.parametrize("log_scale", [-1.0, 0.7])
+def test_a_censored_gaussian_sums_to_one(mean, log_scale):
+    """The mass at the bounds and the integral between them."""
+    actions = censored(torch.full((1, 1, 1), mean).double(), torch.full((1, 1), log_scale).double())
+    inside = torch.linspace(-0.5, 0.8, 20_001, dtype=torch.float64)[1:-1]
+    density = torch.exp(actions.component_log_prob(inside[:, None, None])).flatten()
+    mass = torch.exp(actions.component_log_prob(torch.tensor([-0.5, 0.8]).double()[:, None, None])).sum()
+    assert float(torch.trapezoid(density, inside) + mass) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_censored_gaussian_is_plain_without_bounds_and_differentiable_with():
+    torch.manual_seed(0)
+    mean = torch.randn(4, 3, 2, dtype=torch.float64, requires_grad=True)
+    log_scale = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+    value = torch.randn(4, 2, dtype=torch.float64).clamp(-0.5, 0.8)
+    none = torch.full((2,), torch.inf, dtype=torch.float64)
+    plain = GaussianActions(mean, log_scale).component_log_prob(value)
+    assert_close(GaussianActions(mean, log_scale, bounds=(-none, none)).component_log_prob(value), plain)
+    half = torch.tensor([-0.5, -torch.inf], dtype=torch.float64), torch.tensor([0.8, torch.inf], dtype=torch.float64)
+
+    def log_prob(mean, log_scale):
+        return GaussianActions(mean, log_scale, bounds=half).component_log_prob(value)
+
+    assert torch.autograd.gradcheck(log_prob, (mean, log_scale))
+    far = torch.full((1, 1, 1), 60.0, dtype=torch.float64, requires_grad=True)  # the action is 60 deviations away
+    found = censored(far, torch.zeros(1, 1).double()).component_log_prob(torch.full((1, 1), -0.5).double())
+    assert found.isfinite().all() and torch.autograd.grad(found.sum(), far)[0].isfinite().all()
+
+
+def test_samples_of_a_censored_gaussian_stay_within_bounds_and_reach_them():
+    path = torch.ones(2000, 1, 2).double()
+    actions = censored(torch.full((2000, 1, 1, 1), 0.5).double(), torch.zeros(1, 1).double()).given(path)
+    drawn = actions.sample()
+    assert float(drawn.min()) == -0.5 and float(drawn.max()) == 0.8
+    share = Normal(0.5, 1.0).cdf(torch.tensor(-0.5))
+    assert float((drawn == -0.5).double().mean()) == pytest.approx(float(share), abs=0.04)

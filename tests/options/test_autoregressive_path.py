@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 import torch
-from support.helpers import P_VALUE, mask_of, path_goodness_of_fit
+from support.paths import P_VALUE, mask_of, path_goodness_of_fit
 from torch import nn
 from torch.testing import assert_close
 

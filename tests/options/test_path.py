@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from hmmlearn.hmm import CategoricalHMM
-from support.helpers import P_VALUE, enumerate_paths, mask_of, path_goodness_of_fit, random_episodes
+from support.paths import P_VALUE, enumerate_paths, mask_of, path_goodness_of_fit, random_episodes
 from torch.autograd import gradcheck
 from torch.nn.functional import one_hot
 from torch.testing import assert_close

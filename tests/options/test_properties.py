@@ -9,7 +9,8 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from support.helpers import make_episodes, make_model
+from support.episodes import make_episodes
+from support.option_models import make_model
 
 from pyro_options.data import Trajectories, pack_bits, synthetic_options, unpack_bits
 from pyro_options.discovery import METHODS, discover, method_config

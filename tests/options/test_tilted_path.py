@@ -4,7 +4,9 @@ import pyro
 import pytest
 import torch
 from pyro import poutine
-from support.helpers import enumerate_paths, make_episodes, make_model, mask_of, random_episodes
+from support.episodes import make_episodes
+from support.option_models import make_model
+from support.paths import enumerate_paths, mask_of, random_episodes
 from torch.testing import assert_close
 
 from pyro_options.data import synthetic_options

@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 from stable_baselines3.common import env_checker
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv
-from support.helpers import enumerate_paths
+from support.paths import enumerate_paths
 from support.skill_sets import A, D, K, LinearSkills, make_data, make_skills, states
 
 from pyro_options.data import Trajectories, collect

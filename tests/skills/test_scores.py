@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
-from support.helpers import mask_of
+from support.paths import mask_of
 from torch.testing import assert_close
 
 from pyro_options.data import synthetic_options

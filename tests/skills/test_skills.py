@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from support.helpers import enumerate_paths, make_episodes
+from support.episodes import make_episodes
+from support.paths import enumerate_paths
 from support.skill_sets import A, D, K, make_data, make_skills, states
 
 from pyro_options.data import Trajectories, pack_bits

@@ -1,4 +1,4 @@
-"""Scripted players that read the RAM of an Atari game, so that the whole pipeline runs without a download."""
+"""Scripted experts that play Atari games from RAM, as demonstrators that need no download."""
 
 from .breakout import BreakoutExpert
 from .freeway import FreewayExpert

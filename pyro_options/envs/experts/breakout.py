@@ -1,4 +1,4 @@
-"""Breakout from RAM: computes where the ball will land and plans the paddle's way there."""
+"""Breakout from RAM: predicts where the ball lands and plans the paddle's path there."""
 
 import math
 
@@ -11,10 +11,10 @@ _KNOB, _PADDLE_X = 70, 72
 _BALL_X, _BALL_Y, _BALL_DOWN, _BALL_LEFT = 99, 101, 103, 105  # each followed by its fraction
 
 _LEFT_WALL, _RIGHT_WALL, _PADDLE_Y = 57, 200, 177
-_KNOB_ZERO, _KNOB_SPEED = 234, {NOOP: 0, RIGHT: -6, LEFT: 6}  # the knob turns against the paddle, per frame
-_STEP = 12  # half of what the paddle moves in an action: closer than this is close enough while there is time
-_HORIZON = 12  # frames before landing from which every plan is tried
-_AIMS = (7, 6, 8, 5, 9)  # where on the paddle to catch the ball, in turn: always the same spot may repeat for ever
+_KNOB_ZERO, _KNOB_SPEED = 234, {NOOP: 0, RIGHT: -6, LEFT: 6}  # per frame; the knob decreases as the paddle moves right
+_STEP = 12  # half the paddle's movement per action: the tolerance while the ball is far
+_HORIZON = 12  # frames before landing from which all action sequences are searched
+_AIMS = (7, 6, 8, 5, 9)  # where on the paddle to catch the ball, in turn: a single spot can lead to an endless cycle
 
 
 def _fixed(ram: list[int], address: int) -> float:
@@ -22,7 +22,7 @@ def _fixed(ram: list[int], address: int) -> float:
 
 
 def _landing(ram: list[int]) -> tuple[float, int]:
-    """Where a falling ball reaches the paddle, and in how many frames."""
+    """The x at which a falling ball reaches the paddle's height, and the number of frames until then."""
     x, y = ram[_BALL_X] + ram[_BALL_X + 1] / 256, ram[_BALL_Y] + ram[_BALL_Y + 1] / 256
     right, down = -_fixed(ram, _BALL_LEFT), _fixed(ram, _BALL_DOWN)
     num_frames = max(0, math.ceil((_PADDLE_Y - y) / down))
@@ -36,8 +36,8 @@ def _landing(ram: list[int]) -> tuple[float, int]:
 class BreakoutExpert(RamExpert):
     """Catches the ball where it lands.
 
-    The paddle follows a knob at half of the remaining way per frame, and an action turns the knob by 24 pixels where
-    the paddle is 16 wide: so the last frames are planned to catch the ball on the way.
+    The paddle covers half of the distance to the knob's position in each frame, and an action turns the knob by 24
+    pixels while the paddle is 16 wide. The last frames are therefore planned, to catch the ball while moving.
     """
 
     def act(self, ram, memory):
@@ -63,7 +63,7 @@ class BreakoutExpert(RamExpert):
         return NOOP if abs(away) <= _STEP else RIGHT if away > 0 else LEFT
 
     def _paddle(self, ram: list[int], plan: tuple[int, ...], num_frames: int) -> int:
-        """Where the paddle is after so many frames of a plan."""
+        """Position of the paddle after ``num_frames`` of a plan."""
         x, knob = ram[_PADDLE_X], ram[_KNOB]
         for frame in range(num_frames):
             x += int((_KNOB_ZERO - knob - x) / 2)

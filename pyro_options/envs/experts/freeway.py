@@ -1,4 +1,4 @@
-"""Freeway from RAM: the soonest way across that no car crosses."""
+"""Freeway from RAM: plans the fastest crossing without a collision."""
 
 import numpy as np
 
@@ -14,18 +14,18 @@ _ROAD = 160  # cars that leave on one side enter on the other
 _BOTTOM, _TOP = 6, 176
 _LANE_LOW, _LANE_HIGH, _LANE = 12, 30, 16  # the lowest lane, and the distance between lanes
 _DANGER = (39, 53)  # a car here touches a chicken in its lane
-_LOOK_AHEAD = 70  # actions
+_LOOK_AHEAD = 70  # planning horizon, in actions
 
 
 class FreewayExpert(RamExpert):
-    """Plans every action anew, up to the far side."""
+    """Plans to the far side of the road again at every step."""
 
     def act(self, ram, memory):
         return (UP if ram[_HIT_BY] != 255 else self._plan(ram)), ()
 
     def _plan(self, ram: list[int]) -> int:
         start, step = ram[_CHICKEN_Y], self.frame_skip
-        rows = np.arange(_BOTTOM + (start - _BOTTOM) % step, _TOP + step, step)  # heights within reach
+        rows = np.arange(_BOTTOM + (start - _BOTTOM) % step, _TOP + step, step)  # reachable heights
         blocked = self._blocked(np.array(ram[_CARS : _CARS + 10]), rows)  # (time, row)
         here = min(int(np.searchsorted(rows, start)), len(rows) - 1)
         first = np.full((3, len(rows)), False)  # whether a row can be reached with this first action

@@ -1,24 +1,24 @@
-"""Pong from RAM: computes where the ball will arrive and returns it steeply, off the edge of the paddle."""
+"""Pong from RAM: predicts where the ball arrives and returns it at a steep angle, with the edge of the paddle."""
 
 from .ram_expert import RamExpert, plans, signed
 
 NOOP, UP, DOWN = 0, 2, 3
 
-# bytes of the RAM, found by experiment; the knob is shown only in even frames, the next paddle is drawn a frame later
+# bytes of the RAM, found by experiment; the knob is valid only in even frames, _NEXT_PADDLE_Y is drawn a frame later
 _KNOB, _CLOCK, _PADDLE_Y, _NEXT_PADDLE_Y = 4, 8, 51, 60
 _BALL_X, _BALL_Y, _BALL_DOWN, _BALL_LEFT = 49, 54, 56, 58
 
 _TOP, _BOTTOM, _PADDLE_X = 45, 206, 188
 _KNOB_SPEED, _KNOB_RANGE = {NOOP: 0, UP: -6, DOWN: 6}, (38, 204)
 _MIDDLE = 120
-_STEP = 12  # half of what the paddle moves in an action
-_HORIZON = 12  # frames before arrival from which every plan is tried
-_EDGES = (-0.5, 13.5)  # balls that hit here leave at two pixels per frame, and the opponent moves at less
-_PADDLE = (-1.5, 14.5)  # balls that hit outside are lost
+_STEP = 12  # half the paddle's movement per action
+_HORIZON = 12  # frames before arrival from which all action sequences are searched
+_EDGES = (-0.5, 13.5)  # a ball that hits here leaves at two pixels per frame, faster than the opponent moves
+_PADDLE = (-1.5, 14.5)  # balls that arrive outside are missed
 
 
 def _arrival(ram: list[int]) -> tuple[int, int]:
-    """Where an approaching ball reaches the paddle, and in how many frames."""
+    """The y at which an approaching ball reaches the paddle, and the number of frames until then."""
     x, y, right, down = ram[_BALL_X], ram[_BALL_Y], -signed(ram[_BALL_LEFT]), signed(ram[_BALL_DOWN])
     num_frames = 0
     while x < _PADDLE_X:
@@ -30,7 +30,7 @@ def _arrival(ram: list[int]) -> tuple[int, int]:
 
 
 class PongExpert(RamExpert):
-    """Remembers the knob, which the RAM shows only in even frames, from how the paddle moved."""
+    """In odd frames, when the RAM does not show the knob, infers it from the movement of the paddle."""
 
     def act(self, ram, memory):
         knob = ram[_KNOB] if ram[_CLOCK] % 2 == 0 else self._infer_knob(ram, memory)
@@ -58,7 +58,7 @@ class PongExpert(RamExpert):
         return NOOP if abs(away) <= _STEP else DOWN if away > 0 else UP
 
     def _infer_knob(self, ram: list[int], memory) -> float:
-        """The knob after the action that explains best how the paddle moved: somebody may have acted otherwise."""
+        """The knob after the action that best explains the paddle's movement, which may be another than was chosen."""
         if memory is None:
             return ram[_NEXT_PADDLE_Y]
         y, knob, clock, action = memory
@@ -67,10 +67,10 @@ class PongExpert(RamExpert):
             moved, _, turned = self._paddle(y, knob, clock, (done,), self.frame_skip)
             errors[done] = ram[_NEXT_PADDLE_Y] - moved, turned
         error, turned = min(errors.values(), key=lambda pair: abs(pair[0]))
-        return turned + error / 0.75  # two half steps follow the knob three quarters of the way
+        return turned + error / 0.75  # two updates, each by half of the distance, cover three quarters of it
 
     def _paddle(self, y: float, knob: float, clock: int, plan: tuple[int, ...], num_frames: int):
-        """The paddle, the paddle as drawn, and the knob after so many frames of a plan."""
+        """The paddle's position, its drawn position, and the knob after ``num_frames`` of a plan."""
         shown = y
         for frame in range(num_frames):
             turned = knob + _KNOB_SPEED[plan[frame // self.frame_skip]]

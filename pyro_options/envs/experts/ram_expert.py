@@ -1,4 +1,4 @@
-"""What scripted players have in common."""
+"""Base class of the scripted experts."""
 
 import math
 from abc import ABC, abstractmethod
@@ -12,17 +12,17 @@ from pyro_options.errors import check
 
 
 def signed(byte: int) -> int:
-    """A byte as the game's processor reads it, -128 to 127."""
+    """A byte as a signed (two's complement) integer, -128 to 127."""
     return byte - 256 if byte > 127 else byte
 
 
 def plans(actions: Sequence[int], num_frames: int, frame_skip: int) -> Iterable[tuple[int, ...]]:
-    """Every sequence of actions that covers ``num_frames``, at least one action long."""
+    """All action sequences that cover ``num_frames``, of at least one action."""
     return product(actions, repeat=max(1, math.ceil(num_frames / frame_skip)))
 
 
 class RamExpert(ABC):
-    """A policy over 128 bytes of RAM with the ``predict`` of Stable-Baselines3; its memory is the ``state``.
+    """A policy on 128 bytes of RAM with the ``predict`` of Stable-Baselines3; ``state`` is its memory.
 
     :param frame_skip: frames that each action lasts
     """
@@ -33,7 +33,7 @@ class RamExpert(ABC):
 
     @abstractmethod
     def act(self, ram: list[int], memory: Any) -> tuple[int, Any]:
-        """The action, and what to remember; ``memory`` is ``None`` at the start of an episode."""
+        """The action, and the next memory; ``memory`` is ``None`` at the start of an episode."""
 
     def predict(self, observation, state=None, episode_start=None, deterministic=True):
         """Actions for RAM of shape ``(128,)``, or ``(n, 128)`` from n environments."""

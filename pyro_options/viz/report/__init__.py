@@ -1,4 +1,4 @@
-"""Skills as one HTML file to look at, send and keep: no network access, no server, nothing to install."""
+"""Interactive reports of skills as one self-contained HTML file: no server, no network access."""
 
 from .write import write_report
 

@@ -1,4 +1,4 @@
-"""What a report says, as plain numbers and text for its script to draw."""
+"""The content of a report as JSON values, which the report's script draws."""
 
 import json
 import math
@@ -22,13 +22,13 @@ from .pictures import Frames, embed, frames_of
 if TYPE_CHECKING:
     from pyro_options.skills.skills import Skills
 
-_BINS = 12  # of each small histogram
-_LONG = 200  # characters of a setting
+_BINS = 12  # maximum per histogram
+_LONG = 200  # longer values of settings are cut after this many characters
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What keeps the file small."""
+    """Upper limits that keep the file small, see :func:`~pyro_options.viz.write_report`."""
 
     trajectories: int
     steps: int
@@ -37,7 +37,7 @@ class Limits:
 
 
 def _rounded(values: Any, digits: int = 4) -> Any:
-    """Numbers with so many significant digits, and ``None`` for what JSON cannot hold; lists of lists stay lists."""
+    """Rounds to ``digits`` significant digits, recursively in lists; NaN and infinity become ``None`` for JSON."""
     if isinstance(values, Tensor | np.ndarray):
         values = values.tolist()
     if isinstance(values, list):
@@ -48,14 +48,14 @@ def _rounded(values: Any, digits: int = 4) -> Any:
 
 
 def _histogram(values: Tensor, low: float, high: float) -> dict:
-    """Shares in equal bins of whole numbers from ``low`` to ``high``."""
+    """Histogram of integers from ``low`` to ``high``, as shares."""
     width = max(1, math.ceil((high - low + 1) / _BINS))
     counts = torch.bincount(((values - low) // width).long(), minlength=math.ceil((high - low + 1) / width))
     return {"low": low, "width": width, "shares": _rounded(counts / counts.sum())}
 
 
 def options(skills: "Skills") -> list[dict]:
-    """Every option, in or out of use: how to name and colour it."""
+    """Name, colours and weight of every option, whether in use or not."""
     weights = skills.log_weights.exp().tolist()
     colors = [option_color(k) for k in range(skills.num_options)]
     return [
@@ -83,7 +83,7 @@ def _card(card: Card, longest: int, longest_segment: int, limits: Limits) -> dic
 
 
 def cards(skills: "Skills", segmentation: Segmentation | None, actions: Tensor | None, limits: Limits) -> list[dict]:
-    """A card for each option in use; a shorter one if there are no episodes to look at."""
+    """A card for each option in use; a shorter one from the summary of the skills if there are no episodes."""
     if segmentation is not None and actions is not None:
         made = make_cards(segmentation, actions, limits.trajectories)
         longest = int(segmentation.lengths.max())
@@ -104,18 +104,18 @@ def cards(skills: "Skills", segmentation: Segmentation | None, actions: Tensor |
 
 
 def growth(metadata: Mapping[str, Any]) -> dict | None:
-    """K over the epochs and what changed it, if anything did and the skills know."""
+    """K over the epochs and the growth events, or ``None`` if there are none in the metadata."""
     try:
         sizes = [int(size) for size in metadata["history"]["num_options"]]
         events = [GrowthEvent.from_dict(event) for event in metadata["growth"]]
         marks = growth_markers(sizes, events, metadata["updates"] / len(sizes))
     except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError):
-        return None  # skills of another origin, whose metadata may be anything
+        return None  # skills that were not made by discover can have any metadata
     return {"sizes": sizes, "marks": [asdict(mark) for mark in marks]} if marks else None
 
 
 def settings(metadata: Mapping[str, Any]) -> list[list[str]]:
-    """Every setting by its dotted name; what is long or was measured over time is left out."""
+    """Rows of (dotted name, value); history and growth are omitted, and long values are cut."""
     rows: list[list[str]] = []
 
     def visit(name: str, value: Any) -> None:
@@ -131,7 +131,7 @@ def settings(metadata: Mapping[str, Any]) -> list[list[str]]:
 
 
 def shown_states(data: Trajectories, names: Sequence[str] | None, limits: Limits) -> tuple[list[int], list[str]]:
-    """The first entries of a state that vary, bytes if packed, and what to call them."""
+    """Indices of the first varying entries of a state (bytes if packed), and their names."""
     used = data.stored[: limits.trajectories][data.mask[: limits.trajectories]]
     varying = (used != used[:1]).any(0).nonzero().flatten().tolist()[: limits.state_values]
     letter = "byte " if data.packed else "state "
@@ -147,7 +147,7 @@ def trajectory(
     frames: Frames | None,
     limits: Limits,
 ) -> dict:
-    """One episode, step by step."""
+    """The data of one episode: option, action and state of each step, and frames if there are any."""
     assert data.actions is not None
     length = int(data.lengths[episode])
     steps = min(length, limits.steps)

@@ -1,4 +1,4 @@
-"""The page: a template of this package with data put in, safe whatever the data are."""
+"""Renders the HTML template of the report; the data are escaped, so they cannot inject markup or code."""
 
 import base64
 import hashlib
@@ -7,16 +7,16 @@ import json
 from importlib.resources import files
 from typing import Any
 
-#: what could end or open something around a script; the rest of Unicode is escaped by JSON itself
+#: characters that could close the script element or open another; json.dumps escapes all that are not ASCII
 _UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
 
 
 def json_in_script(data: Any) -> str:
-    """JSON that cannot end or open anything around it: it holds no ``<``, ``>`` or ``&``, which only strings can."""
+    """JSON that is safe inside a script element: ``<``, ``>`` and ``&`` are escaped, which occur in strings only."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(_UNSAFE)
 
 
-#: in this order: later ones use what earlier ones define
+#: concatenated in this order: later scripts use names that earlier ones define
 _SCRIPTS = ("elements.js", "overview.js", "cards.js", "timelines.js", "main.js")
 
 
@@ -29,12 +29,12 @@ def _hash(text: str) -> str:
 
 
 def render(title: str, data: Any) -> str:
-    """The whole file. Its policy lets the browser run this script and these styles and load nothing from anywhere.
+    """The whole page. Its content security policy allows only its own script and styles, and no network access.
 
-    :param data: what the script draws; anything that JSON can hold
+    :param data: JSON values that the script draws
     """
     style = _asset("report.css")
-    script = '"use strict";\n{\n' + "".join(map(_asset, _SCRIPTS)) + "}\n"  # braces keep its names out of the page
+    script = '"use strict";\n{\n' + "".join(map(_asset, _SCRIPTS)) + "}\n"  # a block keeps its names out of the globals
     policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
     parts = {
         "POLICY": html.escape(policy + "base-uri 'none'; form-action 'none'", quote=False),
@@ -44,5 +44,5 @@ def render(title: str, data: Any) -> str:
         "SCRIPT": script,
     }
     template = _asset("report.html")
-    pieces = template.split("@@")  # text, name, text, name, …, text: what is put in is never looked at again
+    pieces = template.split("@@")  # text, name, text, …, text; inserted values are not scanned for placeholders again
     return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))

@@ -1,4 +1,4 @@
-"""Frames of episodes as small embedded images."""
+"""Frames of episodes as images embedded in the page."""
 
 import base64
 import io
@@ -11,13 +11,13 @@ from PIL import Image
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
 
-#: pictures of each episode, ``None`` where there are none; or a function of an episode's states and actions that gives
-#: its pictures, or ``None``
+#: frames of each episode (``None`` for an episode without), or a function that returns them, given the states and
+#: actions of an episode
 Frames = Sequence[Any] | Callable[[np.ndarray, np.ndarray], Any]
 
 
 def _picture(frame: Any, width: int) -> Image.Image:
-    """At most so wide; pixels are kept as they are where it fits."""
+    """A frame as an image, scaled down if it is wider than ``width``."""
     pixels = np.asarray(frame)
     shape = pixels.shape[2:] in ((), (3,)) and pixels.ndim in (2, 3) and pixels.size > 0
     check(shape and pixels.dtype == np.uint8, "frames (height, width, 3) of bytes", f"{pixels.dtype} {pixels.shape}")
@@ -29,7 +29,7 @@ def _picture(frame: Any, width: int) -> Image.Image:
 
 
 def _encoded(picture: Image.Image) -> str:
-    """A data URI: few colours, as games have, without loss and others as a photograph."""
+    """A data URI: lossless PNG for up to 256 colours, such as Atari screens, otherwise JPEG."""
     few = picture.getcolors(256) is not None
     file = io.BytesIO()
     if few and picture.mode == "RGB":
@@ -39,7 +39,7 @@ def _encoded(picture: Image.Image) -> str:
 
 
 def frames_of(frames: Frames | None, data: Trajectories, episode: int, num_steps: int) -> list[np.ndarray] | None:
-    """The frames of the first steps of an episode, if there are any."""
+    """The frames of the first ``num_steps`` steps of an episode, or ``None``."""
     if frames is None:
         return None
     if callable(frames):
@@ -54,7 +54,7 @@ def frames_of(frames: Frames | None, data: Trajectories, episode: int, num_steps
 
 
 def embed(frames: Sequence[np.ndarray], width: int) -> dict[str, list]:
-    """Each picture once, and which of them is shown at each step."""
+    """The distinct images, and the index of the image of each step."""
     known: dict[bytes, int] = {}
     images: list[str] = []
     steps = []

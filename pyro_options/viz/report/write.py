@@ -1,4 +1,4 @@
-"""Puts a report together and writes it."""
+"""Assembles and writes the report."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ from .pictures import Frames
 
 
 def _text(value: Any, form: str = ".4g") -> str:
-    """A figure with a minus sign that is as wide as a plus, or any other thing as it is."""
+    """A formatted float with a typographic minus sign, or ``str(value)`` for anything else."""
     return format(value, form).replace("-", "−") if isinstance(value, float) else str(value)
 
 
 def _overview(
     skills: Skills, segmentation: Segmentation | None, figures: Mapping[str, Any]
 ) -> list[tuple[str, str, str]]:
-    """Label, figure and unit of each tile."""
+    """Label, value and unit of each tile of the overview."""
     tiles = [("options", str(skills.num_options), "K")]
     usage = segmentation.usage() if segmentation is not None else getattr(skills.summary, "usage", None)
     if usage is not None:
@@ -58,18 +58,17 @@ def write_report(
 ) -> None:
     """Writes a self-contained HTML report of skills.
 
-    :param path: the file to write; an old one is replaced at once or not at all
-    :param trajectories: to cut into options: every one counts in figures and cards, the first are shown step by step
-    :param frames: pictures ``(T, height, width, 3)`` of each episode, in bytes and ``None`` where there are none; or a
-        function of an episode's states and actions that gives them, such as
-        ``partial(replay_frames, "Breakout")``
+    :param path: the file to write, atomically
+    :param trajectories: demonstrations to segment; all of them enter the statistics, the first are shown step by step
+    :param frames: uint8 images ``(T, height, width, 3)`` of each episode, ``None`` for an episode without; or a
+        function that returns them from an episode's states and actions, such as ``partial(replay_frames, "Breakout")``
     :param title: of the page
-    :param figures: more to show in the overview, by name: held-out results, a baseline
-    :param state_names: one for each number of a state, or for each byte of a packed one
-    :param max_trajectories: episodes to show step by step
-    :param max_steps: steps of each to show
-    :param max_frame_width: wider pictures are made smaller
-    :param max_state_values: numbers of a state to show, the first that vary
+    :param figures: name -> further values for the overview, such as the result of a baseline
+    :param state_names: names of the entries of a state, or of the bytes if packed
+    :param max_trajectories: number of episodes to show step by step
+    :param max_steps: number of steps to show of each
+    :param max_frame_width: wider images are scaled down to this width in pixels
+    :param max_state_values: number of entries of a state to show: the first that vary
     """
     limits = content.Limits(max_trajectories, max_steps, max_frame_width, max_state_values)
     for name, value in vars(limits).items():
