@@ -148,7 +148,8 @@ def _weights(config: MethodConfig, num_options: int) -> PyroModule:
     weights = weights_guide(config.prior_name, num_options, config.point)
     alpha_prior = config.alpha_prior if isinstance(config.prior, str) else getattr(config.prior, "alpha_prior", None)
     if alpha_prior is not None:
-        weights.concentration = GammaConcentration(*(float(x) for x in alpha_prior))
+        shape, rate = (float(x) for x in alpha_prior)
+        weights.concentration = GammaConcentration(shape, rate)
     return weights
 
 

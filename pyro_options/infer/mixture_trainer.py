@@ -149,14 +149,13 @@ class MixtureTrainer(ResumableTraining):
 
         :param births: whether components may be added
         """
-        rows, now = self.rows, self.num_steps
+        rows, now, growth = self.rows, self.num_steps, self.growth
+        assert growth is not None
         with pyro.validation_enabled(False), pyro.get_param_store().scope():
-            with torch.no_grad(), self.growth:
+            with torch.no_grad(), growth:
                 self.model(rows)
             weights = self.guide.weights.mean_log_weights().detach()
-            event = self.growth.step(
-                self.optimizer, now, self.model, rows, weights, births=births, batch_size=len(rows)
-            )
+            event = growth.step(self.optimizer, now, self.model, rows, weights, births=births, batch_size=len(rows))
         if event.num_born:
             self.history.growth_steps.append(now)
         return event

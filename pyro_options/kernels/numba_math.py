@@ -4,10 +4,12 @@ Kernels release the GIL and start no threads of their own: :meth:`pyro_options.k
 among as many threads as torch uses, so ``torch.set_num_threads`` is the only setting, and forked processes are safe.
 """
 
+from typing import Any
+
 import numba
 import numpy as np
 
-PLAIN = {"nogil": True, "cache": True, "error_model": "numpy"}
+PLAIN: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 LOOPS = {**PLAIN, "fastmath": {"contract"}}
 SUMS = {**PLAIN, "fastmath": {"reassoc", "contract", "nsz", "arcp"}}  # neither nnan nor ninf: both can occur
 

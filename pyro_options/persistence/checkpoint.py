@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 class Stateful(Protocol):
     """What :class:`Saver` needs of a loop: between two steps, the captured state determines the rest of the run."""
 
-    FORMAT: Format  # of its checkpoint files
+    FORMAT: ClassVar[Format]  # of its checkpoint files
     num_steps: int  # taken so far
 
     @property
@@ -154,7 +154,7 @@ class Saver:
         state, tensors = self.loop.capture()
         place = self.checkpoint.path if path is None else path
         previous = previous_of(place) if path is None else None
-        config = {"settings": self.settings, "state": state}
+        config: dict[str, Any] = {"settings": self.settings, "state": state}
         config |= {"finished": self.loop.finished, "num_steps": self.loop.num_steps}
         self.loop.FORMAT.write(place, config, tensors, previous)
         if path is None:

@@ -127,8 +127,8 @@ def _rebuild(name: str, config: Mapping[str, Any], left: dict[str, Tensor]) -> n
         if kind == "varying":
             layers.append(VaryingInputs(left.pop(f"{name}.{i}.index"), int(config["state_dim"])))
         elif kind == "standardized":
-            values = [left.pop(f"{name}.{i}.{key}") for key in ("index", "center", "scale")]
-            layers.append(StandardizedInputs(values[0], int(config["state_dim"]), *values[1:]))
+            index, center, scale = (left.pop(f"{name}.{i}.{key}") for key in ("index", "center", "scale"))
+            layers.append(StandardizedInputs(index, int(config["state_dim"]), center, scale))
         elif kind == "linear":
             values = {key: left.pop(f"{name}.{i}.{key}") for key in ("weight", "bias")}
             layer = nn.Linear(values["weight"].shape[1], values["weight"].shape[0], dtype=values["weight"].dtype)

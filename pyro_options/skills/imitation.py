@@ -67,8 +67,8 @@ class Imitation:
         if state is None:
             return weights
         check(np.shape(state) == stop.shape, f"a belief of shape {stop.shape}", np.shape(state))
-        logs = (_log(x) for x in (weights, stop, 1 - stop, state))
-        arrived = np.exp(arrive(*logs, logsumexp=np.logaddexp.reduce, logaddexp=np.logaddexp)[0])
+        logs = [_log(x) for x in (weights, stop, 1 - stop, state)]
+        arrived = np.exp(arrive(*logs, np.logaddexp.reduce, np.logaddexp)[0])
         if episode_start is None:
             return arrived
         starts = np.asarray(episode_start, bool)
