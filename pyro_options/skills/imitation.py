@@ -67,7 +67,7 @@ class Imitation:
         if state is None:
             return weights
         check(np.shape(state) == stop.shape, f"a belief of shape {stop.shape}", np.shape(state))
-        logs = [_log(x) for x in (weights, stop, 1 - stop, state)]
+        logs = _log(weights), _log(stop), _log(1 - stop), _log(state)
         arrived = np.exp(arrive(*logs, np.logaddexp.reduce, np.logaddexp)[0])
         if episode_start is None:
             return arrived
