@@ -4,6 +4,7 @@ import signal
 import pyro
 import pytest
 import torch
+from support.tiny_runs import run_in_process
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has a core to itself, and so have the examples that it runs
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -17,3 +18,15 @@ def fresh_start():
     """The same random numbers and an empty param store for every test."""
     pyro.set_rng_seed(0)
     pyro.clear_param_store()
+
+
+@pytest.fixture
+def run_script(monkeypatch, capsys):
+    """Runs an example or a script of benchmarks/ as its command does, in this process; returns what it printed."""
+
+    def run(script, *arguments):
+        capsys.readouterr()
+        run_in_process(monkeypatch, script, *arguments)
+        return capsys.readouterr().out
+
+    return run

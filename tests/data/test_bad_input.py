@@ -1,8 +1,9 @@
-"""Bad input is refused with what was expected, what came and what to do."""
+"""Bad input is refused with a message of what was expected, what was given and what to do."""
 
 import pytest
 import torch
-from support.helpers import make_episodes, make_model
+from support.episodes import make_episodes
+from support.option_models import make_model
 
 from pyro_options.data import Trajectories
 from pyro_options.discovery import Growth, MethodConfig, build

@@ -1,4 +1,4 @@
-"""Demonstrations from environments: reproducible, and exactly what happened."""
+"""Demonstrations are recorded from environments step by step and reproducibly."""
 
 import random
 import sys
@@ -45,14 +45,14 @@ def test_a_function_is_recorded_step_by_step():
     assert done.terminated.all()
 
 
-def test_caps_and_noops():
+def test_max_steps_cuts_episodes_and_noops_vary_their_start():
     done = rollout(Counter(), lambda _: 1, 20, max_steps=4, noops=3)
     data = done.trajectories
     assert set(data.states[:, 0, 0].tolist()) == {1.0, 2.0, 3.0}
     assert data.lengths.tolist() == [4] * 20 and done.terminated.sum() == (data.states[:, 0, 0] == 3).sum()
 
 
-def test_observe_and_packed_choose_what_is_kept():
+def test_observe_and_packed_choose_what_is_stored():
     data = collect(Counter(), lambda _: 1, 1, packed=True, observe=lambda env, seen: np.array([env.time], np.uint8))
     assert data.packed and data.stored.flatten().tolist() == list(range(7)) and data.state_dim == 8
 
@@ -86,7 +86,7 @@ def test_epsilon_is_the_share_of_random_actions():
     assert (collect(Counter(), lambda _: 1, 3).actions == 0).all()
 
 
-def test_policies_remember_through_their_state():
+def test_a_policy_gets_its_recurrent_state_back():
     class Once:
         def predict(self, observation, state=None, episode_start=None, deterministic=True):
             state = 0 if episode_start[0] else state + 1
@@ -109,7 +109,7 @@ def test_a_saved_agent_acts(agent):
         assert torch.equal(run.actions, runs[0].actions) and torch.equal(run.states, runs[0].states)
 
 
-def test_an_agent_comes_from_the_hub(agent, monkeypatch):
+def test_an_agent_is_loaded_from_the_hugging_face_hub(agent, monkeypatch):
     asked = {}
 
     def load_from_hub(repo_id, filename):
@@ -121,7 +121,7 @@ def test_an_agent_comes_from_the_hub(agent, monkeypatch):
     assert asked == {"repo_id": "sb3/ppo-CartPole-v1", "filename": "ppo-CartPole-v1.zip"}
 
 
-def test_files_that_are_no_agents_are_named(agent, tmp_path):
+def test_files_that_hold_no_agent_are_refused_by_name(agent, tmp_path):
     whole = agent.read_bytes()
     files = {"ppo-a.zip": b"garbage", "ppo-b.zip": whole[: len(whole) // 2], "sac-c.zip": whole}
     for name, content in files.items():
@@ -131,7 +131,7 @@ def test_files_that_are_no_agents_are_named(agent, tmp_path):
     assert isinstance(load_policy(agent, algorithm="PPO"), PPO)
 
 
-def test_the_hub_needs_its_extra(monkeypatch):
+def test_loading_from_the_hub_without_its_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_sb3", None)
     with pytest.raises(ImportError, match=r'pip install "pyro-options\[hub\]"'):
         load_policy("sb3/ppo-CartPole-v1")
@@ -177,7 +177,7 @@ def test_bad_environments_are_refused():
         collect(Counter(spaces.Box(0, 3, (1,), np.int64)), lambda _: [1], 1)
 
 
-def test_what_is_recorded_is_what_was_done():
+def test_recorded_steps_are_copies():
     """Whatever a policy writes into its observation, and an environment into its action."""
 
     class Careless(Counter):
@@ -209,17 +209,17 @@ def test_integers_that_float32_would_round_are_refused():
 
 
 @pytest.mark.parametrize("action", [1.0, 1.7, float("nan"), None, "left", [1, 2], 0, 6, -1])
-def test_actions_that_are_none_of_the_space_are_refused_at_once(action):
+def test_actions_outside_a_discrete_space_are_refused_at_once(action):
     with pytest.raises(ValueError, match=r"action of Discrete\(5, start=1\) but got .* at episode 0, step 2"):
         collect(Counter(), lambda observation: action if observation[0] == 2 else 1, 10**9)
 
 
 @pytest.mark.parametrize("action", [[0.0, 1.0, 2.0], float("nan"), None, "left"])
-def test_continuous_actions_that_do_not_fit_are_refused_at_once(action):
+def test_actions_outside_a_continuous_space_are_refused_at_once(action):
     with pytest.raises(ValueError, match=r"action of Box.* but got .* at episode 0, step 0"):
         collect(Counter(spaces.Box(-1, 1, (2,), np.float32)), lambda _: action, 10**9)
 
 
-def test_a_truth_value_is_one_of_two_actions():
+def test_booleans_are_accepted_as_two_actions():
     data = collect(Counter(spaces.Discrete(2)), lambda observation: observation[0] > 3, 1)
     assert data.actions.tolist() == [[0, 0, 0, 0, 1, 1, 1]]

@@ -1,4 +1,4 @@
-"""Minari: the same numbers come back, whatever the spaces."""
+"""Data sets of Minari: round trips are exact for every kind of space."""
 
 import sys
 import warnings
@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from support.helpers import make_episodes
+from support.episodes import (
+    assert_same_trajectories,
+    make_continuous_episodes,
+    make_episodes,
+    make_packed_episodes,
+)
 
 from pyro_options.data import Trajectories, from_minari, to_minari
 from pyro_options.envs import message_demonstrations
@@ -23,33 +28,23 @@ def datasets(tmp_path, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
 
 
-def make_data(kind):
-    discrete = make_episodes(4)
-    if kind == "continuous":
-        return Trajectories(discrete.states.double(), torch.randn(4, 5, 2), discrete.lengths)
-    if kind == "packed":
-        states = torch.randint(256, (4, 5, 128), dtype=torch.uint8)
-        return Trajectories(states, discrete.actions, discrete.lengths, num_actions=9, packed=True)
-    return discrete
+KINDS = {
+    "discrete": make_episodes,
+    "continuous": lambda: make_continuous_episodes(dtype=torch.float64),
+    "packed": lambda: make_packed_episodes(num_bytes=128),
+}
 
 
-def assert_same(data, again):
-    for name in ("stored", "actions", "lengths"):
-        old, new = getattr(data, name), getattr(again, name)
-        assert old.dtype == new.dtype and torch.equal(old, new), name
-    assert (again.num_actions, again.packed) == (data.num_actions, data.packed)
-
-
-@pytest.mark.parametrize("kind", ["discrete", "continuous", "packed"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_round_trip_is_exact(kind):
-    data = make_data(kind)
+    data = KINDS[kind]()
     data = data[data.lengths.argsort(descending=True)]
     T = int(data.lengths.max())
     data = Trajectories(data.stored[:, :T], data.actions[:, :T], data.lengths, data.num_actions, packed=data.packed)
     dataset = to_minari(data, "test/data-v0")
     assert dataset.total_steps == data.num_steps and len(dataset[0].observations) == T + 1
     assert np.isnan(dataset[0].rewards).all() and dataset[0].truncations[-1]
-    assert_same(data, from_minari("test/data-v0", packed=data.packed))
+    assert_same_trajectories(data, from_minari("test/data-v0", packed=data.packed))
 
 
 def test_an_environment_is_recorded_and_rewards_are_kept():
@@ -60,7 +55,7 @@ def test_an_environment_is_recorded_and_rewards_are_kept():
     dataset = to_minari(data, "message/expert-v0", env, rewards, author="somebody")
     assert dataset.recover_environment().unwrapped.num_messages == 3
     assert [episode.rewards.sum() for episode in dataset.iterate_episodes()] == [1.0] * 5
-    assert_same(data, from_minari(dataset))
+    assert_same_trajectories(data, from_minari(dataset))
 
 
 def make_dataset(observation_space, action_space, lengths=(3, 5)):
@@ -123,7 +118,7 @@ def test_observations_are_flattened_as_gymnasium_does(observations, actions):
             assert np.array_equal(data.actions[i, t].numpy(), expected)
 
 
-def test_values_of_an_environments_spaces_come_back():
+def test_nested_observations_survive_a_round_trip():
     class Env(gym.Env):
         observation_space, action_space = SPACES["Tuple"], PLAIN
 
@@ -131,7 +126,7 @@ def test_values_of_an_environments_spaces_come_back():
     data = from_minari(dataset)
     again = to_minari(data, "test/again-v0", Env())
     assert again.observation_space == Env.observation_space
-    assert_same(data, from_minari("test/again-v0"))
+    assert_same_trajectories(data, from_minari("test/again-v0"))
 
 
 def test_images_and_shifted_actions_are_kept_exactly():
@@ -142,7 +137,7 @@ def test_images_and_shifted_actions_are_kept_exactly():
     data = Trajectories(states, torch.tensor([[0, 1, 2]] * 2), num_actions=3, packed=True)
     dataset = to_minari(data, "test/images-v0", Env())
     assert dataset[0].actions.tolist() == [5, 6, 7] and dataset[0].observations.shape == (4, 32, 32)
-    assert_same(data, from_minari(dataset, packed=True))
+    assert_same_trajectories(data, from_minari(dataset, packed=True))
 
 
 def test_states_that_are_not_observations_are_refused():
@@ -163,12 +158,12 @@ def test_states_that_are_not_observations_are_refused():
         (spaces.Box(0, 2**31, (1,), np.int64), PLAIN, "test/spaces-v0: .*larger ones at episode 0"),
     ],
 )
-def test_spaces_without_a_meaning_are_refused(observations, actions, message):
+def test_unsupported_spaces_are_refused(observations, actions, message):
     with pytest.raises(ValueError, match=message):
         from_minari(make_dataset(observations, actions)[0])
 
 
-def test_the_extra_is_named(monkeypatch):
+def test_a_missing_package_is_reported_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "minari", None)
     with pytest.raises(ImportError, match=r'pip install "pyro-options\[minari\]"'):
         from_minari("test/data-v0")

@@ -1,4 +1,4 @@
-"""Files: round trips are exact, and whatever is wrong with a file is said with its name."""
+"""Files of demonstrations: round trips are exact, and bad files are refused by name."""
 
 import io
 import zipfile
@@ -6,19 +6,21 @@ import zipfile
 import numpy as np
 import pytest
 import torch
-from support.helpers import make_episodes
+from support.episodes import (
+    assert_same_trajectories,
+    make_continuous_episodes,
+    make_episodes,
+    make_packed_episodes,
+)
 
 from pyro_options.data import Trajectories, from_npz
 
-
-def make_data(kind):
-    discrete = make_episodes(6)
-    if kind == "continuous":
-        return Trajectories(discrete.states.double(), torch.randn(6, 5, 2), discrete.lengths)
-    if kind == "packed":
-        states = torch.randint(256, (6, 5, 3), dtype=torch.uint8)
-        return Trajectories(states, discrete.actions, discrete.lengths, num_actions=9, packed=True)
-    return discrete.without_actions() if kind == "without actions" else discrete
+KINDS = {
+    "discrete": make_episodes,
+    "continuous": lambda: make_continuous_episodes(dtype=torch.float64),
+    "packed": make_packed_episodes,
+    "without actions": lambda: make_episodes().without_actions(),
+}
 
 
 @pytest.fixture
@@ -27,15 +29,13 @@ def saved(tmp_path):
     return tmp_path / "data.npz"
 
 
-@pytest.mark.parametrize("kind", ["discrete", "continuous", "packed", "without actions"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_round_trip_is_exact(kind, tmp_path):
-    data = make_data(kind)
+    data = KINDS[kind]()
     data.save(tmp_path / "data.npz")
     again = Trajectories.load(tmp_path / "data.npz")
-    for name in ("stored", "actions", "lengths"):
-        old, new = getattr(data, name), getattr(again, name)
-        assert (old is None and new is None) or (old.dtype == new.dtype and torch.equal(old, new))
-    assert (again.num_actions, again.packed, again.population) == (data.num_actions, data.packed, len(data))
+    assert_same_trajectories(data, again)
+    assert again.population == len(data)
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
 
 
@@ -51,7 +51,7 @@ def test_a_failed_save_leaves_the_old_file(saved, monkeypatch):
     assert saved.read_bytes() == before and len(list(saved.parent.iterdir())) == 1
 
 
-def test_types_that_numpy_lacks_are_refused(tmp_path):
+def test_dtypes_that_numpy_lacks_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"bfloat16.*convert"):
         make_episodes().to(dtype=torch.bfloat16).save(tmp_path / "data.npz")
 
@@ -135,12 +135,12 @@ def test_declared_sizes_are_checked_before_reading(tmp_path):
         from_npz(tmp_path / "huge.npz", lengths=None)
 
 
-def test_too_much_data_are_refused(saved):
+def test_files_larger_than_max_bytes_are_refused(saved):
     with pytest.raises(ValueError, match="at most 100 bytes"):
         Trajectories.load(saved, max_bytes=100)
 
 
-def test_from_npz_takes_anybodys_names(tmp_path):
+def test_from_npz_takes_any_names_of_arrays(tmp_path):
     ram = np.random.default_rng(0).integers(256, size=(3, 4, 2), dtype=np.uint8)
     action, length = np.array([[0, 1, 2, 0]] * 3, dtype=np.uint8), np.array([4, 2, 3])
     np.savez_compressed(tmp_path / "expert.npz", ram=ram, action=action, length=length, ret=np.zeros(3))
@@ -159,7 +159,7 @@ def test_other_byte_orders_are_read(tmp_path):
     assert data.states.flatten().tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_missing_array_comes_with_what_to_do(tmp_path):
+def test_a_missing_array_is_refused_with_a_remedy(tmp_path):
     path = tmp_path / "foreign.npz"
     np.savez(path, states=np.zeros((2, 3, 1)), actions=np.zeros((2, 3), dtype=int))
     with pytest.raises(ValueError, match=r"'lengths' but got actions, states\. Pass lengths=None"):

@@ -1,9 +1,9 @@
-"""Demonstrations are kept as they were given, and refused if they cannot be right."""
+"""Trajectories store demonstrations unchanged and refuse inconsistent ones."""
 
 import numpy as np
 import pytest
 import torch
-from support.helpers import make_episodes
+from support.episodes import make_episodes
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories, pack_bits, unpack_bits
@@ -17,7 +17,7 @@ def make_packed(num_episodes=5, num_steps=4, num_bytes=3):
     return Trajectories(states, actions, lengths, num_actions=4, packed=True)
 
 
-def test_bits_are_numpys():
+def test_unpacked_bits_equal_those_of_numpy():
     packed = torch.randint(256, (5, 4, 3), dtype=torch.uint8)
     bits = unpack_bits(packed)
     assert bits.dtype == torch.float32
@@ -25,7 +25,7 @@ def test_bits_are_numpys():
     assert torch.equal(pack_bits(bits), packed)
 
 
-def test_packed_states_read_as_bits_and_stay_bytes():
+def test_packed_states_are_stored_as_bytes_and_read_as_bits():
     data = make_packed()
     assert data.state_dim == 24 and data.states.shape == (5, 4, 24) and data.steps().shape == (5, 4, 28)
     assert data.stored.dtype == torch.uint8 and data[1:3].stored.shape == (2, 4, 3)
@@ -89,7 +89,7 @@ def test_from_episodes_drops_the_last_state():
     assert data.action_dim == 1 and "1 continuous action dimension" in repr(data)
 
 
-def test_types_change_on_request():
+def test_dtypes_can_be_changed():
     data = Trajectories.from_episodes([(np.ones((3, 2)), np.zeros((3, 1)))])
     assert data.states.dtype == torch.float64
     single = data.to(dtype=torch.float32)
@@ -160,12 +160,12 @@ def test_repr_shows_shapes():
     assert "6 episodes" in text and "4 discrete actions" in text and "states 3" in text
 
 
-def test_episodes_of_one_length_say_it_once():
+def test_repr_gives_a_common_length_once():
     assert "(3 episodes of 4 steps," in repr(Trajectories(torch.zeros(3, 4, 2), torch.zeros(3, 4).long()))
 
 
 @pytest.mark.parametrize("lengths", [None, [4, 2, 3]], ids=["whole", "padded"])
-def test_what_was_given_can_change_afterwards_and_is_not_changed(lengths):
+def test_arrays_are_copied_unless_told_otherwise(lengths):
     rng = np.random.default_rng(0)
     states, actions = rng.normal(size=(3, 4, 2)), rng.integers(0, 3, (3, 4))
     copied = states.copy()
@@ -185,7 +185,7 @@ def test_what_was_given_can_change_afterwards_and_is_not_changed(lengths):
     assert Trajectories(garbage, actions, [4, 2, 3], copy=False).stored.sum() == 18 and garbage.sum() == 24
 
 
-def test_episodes_carry_no_gradients():
+def test_from_episodes_detaches_tensors():
     states = torch.zeros(4, 2, requires_grad=True)
     assert not Trajectories.from_episodes([(states, [0, 1, 0, 1])]).stored.requires_grad
 
@@ -198,14 +198,14 @@ def test_arrays_of_any_byte_order_and_stride_are_read(change):
         assert np.array_equal(data.states.numpy(), states) and np.array_equal(data.actions.numpy(), actions)
 
 
-def test_episodes_come_from_any_iterable():
+def test_from_episodes_takes_any_iterable():
     data = make_episodes(3)
     pairs = ((data.states[i, :n], data.actions[i, :n]) for i, n in enumerate(data.lengths))
     assert torch.equal(Trajectories.from_episodes(pairs).lengths, data.lengths)
 
 
 @pytest.mark.parametrize("index", [1, np.int64(1), torch.tensor(1), np.array(1)])
-def test_one_episode_by_any_whole_number(index):
+def test_any_kind_of_integer_selects_one_episode(index):
     data = make_episodes(3)
     assert torch.equal(data[index].stored, data.stored[1:2])
     assert len(data[:1][torch.tensor([True])]) == 1

@@ -1,4 +1,4 @@
-"""A method is model × guide × growth × prior, by name or as objects; its settings are the same wherever it is made."""
+"""Methods of model, guide, growth and prior, each by name or as an object; build and discover agree."""
 
 import json
 from functools import partial
@@ -35,7 +35,7 @@ def test_build_and_discover_have_the_same_settings(name, monkeypatch):
     assert growth is None or growth.every == built.config.growth.check_every
 
 
-def test_method_config_keeps_what_the_name_fixes():
+def test_repeating_what_the_name_fixes_is_allowed():
     assert method_config("bc", num_options=1).num_options == method_config("bc", num_options=None).num_options == 1
     assert method_config("bc-deep", hidden=[64, 64]).hidden == (64, 64)
     assert method_config("options-exact", hidden=(3,)).hidden == (3,)
@@ -57,7 +57,7 @@ def test_what_contradicts_the_name_is_refused(method, config):
             call()
 
 
-def test_how_k_grows_follows_the_guide_unless_told():
+def test_the_default_growth_rule_depends_on_the_guide():
     exact, relaxed = method_config("options-exact").growth, method_config("options").growth
     assert (exact.rule, exact.initial_options, relaxed.rule, relaxed.initial_options) == ("trial", 16, "evidence", 1)
     assert {method_config(name).growth.rule for name in ("options-straight-through", "compile-np")} == {"evidence"}
@@ -67,7 +67,7 @@ def test_how_k_grows_follows_the_guide_unless_told():
     assert (told.rule, told.initial_options, told.birth, told.removals) == ("trial", 2, "halve", ("prune", "merge"))
 
 
-def test_defaults_of_a_rule_go_with_an_object_of_its_type():
+def test_a_rule_object_has_the_defaults_of_its_name():
     config = method_config("options", growth=Growth(UsageRule(0.25))).growth
     assert (config.birth, config.removals, config.check_every) == ("split", (), 80)
     assert method_config("options", growth=Growth(TrialRule())).growth.judges_after_training
@@ -78,7 +78,7 @@ def test_defaults_of_a_rule_go_with_an_object_of_its_type():
     assert method_config("options", growth=Growth(Own())).growth.check_every == 40
 
 
-def test_settings_of_growth_are_a_shorthand():
+def test_growth_settings_can_be_passed_directly():
     assert method_config("options", rule="usage", check_every=3) == method_config(
         "options", growth=Growth("usage", check_every=3)
     )
@@ -86,7 +86,7 @@ def test_settings_of_growth_are_a_shorthand():
         method_config("options", growth=Growth(), rule="usage")
 
 
-def test_completing_twice_changes_nothing():
+def test_completing_a_config_is_idempotent():
     for name in METHODS:
         config = method_config(name, **required_settings(name))
         assert config.complete() == config
@@ -126,12 +126,12 @@ class Own(PyroModule):
 
 
 @pytest.mark.parametrize("guide", [lambda pieces: Own(pieces.weights), Own(GrowableGEM(3))], ids=["factory", "module"])
-def test_a_guide_of_the_users_own_is_trained(guide):
+def test_a_custom_guide_is_trained(guide):
     skills = discover(make_episodes(16), guide=guide, growth=Growth("usage", check_every=1, initial_options=3), **QUICK)
     assert 3 <= skills.num_options <= 5
 
 
-def test_a_model_of_the_users_own_is_trained():
+def test_a_custom_model_is_trained():
     data = make_episodes(12)
     D = data.state_dim
     model = OptionHMM(CategoricalPolicy(D, 2, 4), Termination(D, 2))
@@ -147,7 +147,7 @@ def test_a_model_of_the_users_own_is_trained():
         build(None, data, model=model, guide=Exact(GrowableGEM(3)))
 
 
-def test_a_guide_does_not_choose_the_model():
+def test_a_guide_of_another_model_is_refused():
     with pytest.raises(InputError, match=r"a guide of the model 'options' but got 'segments'\. Pass model='segments'"):
         MethodConfig(guide="segments")
     with pytest.raises(InputError, match="a guide of the model 'segments' but got 'exact'"):

@@ -1,4 +1,4 @@
-"""Known options are found again."""
+"""Known options are recovered."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from pyro_options.skills import label_scores, to_skills
 
 
 @pytest.mark.parametrize("num_actions", [6, None], ids=["discrete", "continuous"])
-def test_five_of_eight_options_are_used_and_are_the_true_ones(num_actions):
+def test_the_five_true_options_are_found_among_eight(num_actions):
     """With more options than needed and the exact guide; the score is on episodes that were not trained on."""
     truth = synthetic_options(num_episodes=240, num_actions=num_actions)
     train, held = truth.trajectories[:200], truth.trajectories[200:]

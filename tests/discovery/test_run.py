@@ -20,7 +20,7 @@ from pyro_options.infer import TrainConfig
 from pyro_options.skills import Skills, label_scores
 
 
-def test_the_package_offers_both_and_imports_neither():
+def test_the_package_exports_discover_and_skills_lazily():
     code = "import sys, pyro_options; print('torch' in sys.modules); from pyro_options import discover, Skills"
     code += "; import pyro_options.discovery.run; from pyro_options import discover as again; print(again is discover)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -32,7 +32,7 @@ def test_the_package_offers_both_and_imports_neither():
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("continuous", [False, True])
-def test_every_method_gives_skills_that_tell_how_they_were_made(method, continuous, tmp_path):
+def test_every_method_gives_skills_with_metadata(method, continuous, tmp_path):
     data = make_continuous_episodes() if continuous else make_episodes(16)
     skills = discover(data, method, held_out=0.25, seed=3, check_every=2, **required_settings(method) | QUICK)
     assert isinstance(skills, Skills) and skills.discrete is not continuous
@@ -61,7 +61,7 @@ def test_the_same_seed_gives_the_same_skills_and_another_does_not():
     assert not torch.equal(first.policy.heads.weight, other.policy.heads.weight)
 
 
-def test_the_likelihood_is_that_of_the_split():
+def test_the_reported_likelihoods_are_those_of_the_split():
     data = make_episodes(16)
     skills = discover(data, held_out=0.25, seed=5, num_options=2, **QUICK)
     train, held = data.split(0.25, 5)
@@ -71,7 +71,7 @@ def test_the_likelihood_is_that_of_the_split():
     assert 1 <= in_use["interval"][0] <= in_use["mode"] <= in_use["interval"][1] <= skills.num_options
 
 
-def test_options_come_by_use():
+def test_options_are_sorted_by_usage():
     skills = discover(synthetic_options(3, 30, (10, 20)).trajectories, num_options=5, **QUICK)
     usage = skills.summary.usage.tolist()
     assert usage == sorted(usage, reverse=True) and sum(usage) == pytest.approx(1)
@@ -152,7 +152,7 @@ def test_the_learning_rate_does_not_depend_on_the_unit():
     assert with_constants == pytest.approx(sizes[0], rel=1e-4)
 
 
-def test_unknown_settings_are_named_with_the_known():
+def test_unknown_settings_are_refused_with_a_list_of_the_known():
     with pytest.raises(InputError, match=r"one of .*epochs.*num_options.* but got 'epoch'"):
         discover(make_episodes(8), epoch=3)
     with pytest.raises(InputError, match=r"one of .*num_options.* but got 'options'"):
@@ -174,7 +174,7 @@ def test_a_batch_of_one_episode_trains_by_score_function(batch_size):
     assert np.isfinite(skills.metadata["history"]["elbo"]).all()
 
 
-def test_k_does_not_grow_where_nothing_can_judge():
+def test_k_does_not_grow_on_a_single_episode():
     data = synthetic_options(2, 1, (30, 30)).trajectories
     skills = discover(data, initial_options=2, check_every=1, **QUICK | {"epochs": 8})
     assert skills.metadata["history"]["num_options"] == [2] * 8 and skills.num_options == 2
@@ -182,7 +182,7 @@ def test_k_does_not_grow_where_nothing_can_judge():
 
 
 @pytest.mark.parametrize("dtype, size", [(torch.float16, 300.0), (torch.bfloat16, 1.0), (torch.float32, 1e30)])
-def test_the_budget_of_half_precision_and_of_large_states_is_that_of_others(dtype, size):
+def test_the_budget_does_not_depend_on_precision_or_size_of_states(dtype, size):
     torch.manual_seed(0)
     states = (size * torch.randn(10, 20, 3)).to(dtype)
 

@@ -1,9 +1,11 @@
+"""Stick distributions in logit space against torch, quadrature and Monte Carlo; stick breaking."""
+
 import math
 
 import pytest
 import torch
 from pyro.distributions.testing.gof import auto_goodness_of_fit
-from support.helpers import P_VALUE
+from support.paths import P_VALUE
 from torch.distributions import Beta, Kumaraswamy, kl_divergence
 from torch.testing import assert_close
 

@@ -8,10 +8,17 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 
-def test_ci_runs_the_readmes_test_command():
+def test_ci_runs_the_readmes_test_command_and_then_what_it_leaves_out():
     install, test = re.search(r'&& (pip install [^\n]*\[test\]") && (python -m pytest -n 2)', README).groups()
     ci = (ROOT / ".ci/run").read_text()
-    assert install.replace("pip install", "") in ci and test in ci
+    assert install.replace("pip install", "") in ci
+    assert re.findall(r"^python -m pytest.*", ci, re.MULTILINE) == [
+        test,
+        f"{test} -m slow",
+        "python -m pytest -m benchmark",
+    ]
+    left_out = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["addopts"][-1]
+    assert left_out == "not slow and not benchmark"
 
 
 def test_every_package_is_listed_for_the_wheel():

@@ -1,13 +1,12 @@
-"""Atari: what the wrappers promise, and experts that score."""
+"""Atari environments, their wrappers and the scripted experts."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from stable_baselines3.common.evaluation import evaluate_policy
+from support.tiny_runs import BENCHMARKS, load_script
 
 from pyro_options.data import Trajectories, collect
 from pyro_options.envs import EXPERTS, atari_demonstrations, expert_rollouts, load_atari, make_atari, ram
@@ -113,12 +112,9 @@ def test_bad_input_is_refused():
         make_atari("Pong", observation="screen")
 
 
-def test_the_benchmark_writes_every_return(tmp_path):
-    path = Path(__file__).parents[2] / "benchmarks" / "experts.py"
-    spec = importlib.util.spec_from_file_location("experts_benchmark", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    args = module.Args(("Freeway",), 2, max_steps=20, out=tmp_path / "results" / "experts.json", progress=False)
-    module.main(args)
+def test_the_benchmark_writes_every_return(tmp_path, monkeypatch):
+    experts = load_script(monkeypatch, BENCHMARKS / "experts.py")
+    args = experts.Args(("Freeway",), 2, max_steps=20, out=tmp_path / "results" / "experts.json", progress=False)
+    experts.main(args)
     record = json.loads(args.out.read_text())
     assert record["args"]["seed"] == 0 and record["results"][0]["lengths"] == [20, 20]

@@ -4,17 +4,15 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from gymnasium.utils.env_checker import check_env
-from stable_baselines3.common.env_checker import check_env as sb3_check_env
 from stable_baselines3.common.evaluation import evaluate_policy
+from support.skill_envs import assert_checkers_accept
 
 import pyro_options.envs  # noqa: F401  registers the environment
 from pyro_options.envs import MessageEnv, MessageExpert, message_demonstrations
 
 
 def test_both_checkers_accept_it():
-    check_env(gym.make("pyro_options/Message-v0", num_messages=4).unwrapped, skip_render_check=True)
-    sb3_check_env(MessageEnv(4))
+    assert_checkers_accept(gym.make("pyro_options/Message-v0", num_messages=4).unwrapped, skip_render_check=True)
     assert isinstance(gym.make("pyro_options/Message-v0").unwrapped, MessageEnv)
 
 

@@ -1,4 +1,4 @@
-"""Recorded games come back from their actions; animations show what they are given."""
+"""Recorded games are replayed from their actions; animations show options."""
 
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ def test_a_recorded_episode_is_replayed(episode):
     assert any(not np.array_equal(a, b) for a, b in pairwise(frames))
 
 
-def test_an_episode_that_did_not_happen_is_not(episode):
+def test_an_episode_that_cannot_be_replayed_gives_none(episode):
     ram, actions = episode
     other = ram.copy()
     other[-1, 99] ^= 1
@@ -30,7 +30,7 @@ def test_an_episode_that_did_not_happen_is_not(episode):
     assert replay_frames("Breakout", ram, actions, max_noops=0) is None  # it started after some frames of doing nothing
 
 
-def test_what_cannot_be_ram_is_refused(episode):
+def test_states_that_are_not_ram_are_refused(episode):
     ram, actions = episode
     with pytest.raises(ValueError, match="RAM"):
         replay_frames("Breakout", ram[:, :5], actions)

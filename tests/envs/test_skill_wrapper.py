@@ -1,17 +1,14 @@
-"""Skills as actions: what a step is, and that everybody's environments and checks accept it."""
-
-import warnings
+"""Skills as actions of an environment; vector environments and checkers accept the wrapper."""
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import TimeLimit
-from stable_baselines3.common import env_checker
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
-from support.skill_sets import LinearSkills, ScriptedSkills
+from support.skill_envs import assert_checkers_accept, linear_skills, switches_with_skills
+from support.skill_sets import ScriptedSkills
 
 from pyro_options.envs import SkillWrapper, SwitchesEnv, SwitchesExpert, agent_space, make_atari, ram
 
@@ -36,11 +33,6 @@ class Line(gym.Env):
 WALKS = ScriptedSkills(act=lambda x, k: 1, stop=lambda x, k: k == 0 and x[0] % 5 == 0, num_options=2, num_actions=2)
 
 
-def linear(num_options=3, seed=0, env=None, **options):
-    size = (SwitchesEnv() if env is None else env).observation_space.shape[0]
-    return LinearSkills(size, num_options, 5, seed, **options)
-
-
 def test_a_skill_is_one_step_with_discounted_rewards():
     env = SkillWrapper(Line(), WALKS, gamma=0.9)
     assert env.action_space == gym.spaces.Discrete(4)
@@ -52,7 +44,7 @@ def test_a_skill_is_one_step_with_discounted_rewards():
     assert info["discount"] == pytest.approx(0.9**5)
 
 
-def test_an_action_of_the_environment_is_what_it_was():
+def test_primitive_actions_are_unchanged():
     env = SkillWrapper(Line(), WALKS, gamma=0.9, frame_skip=4)
     env.reset(seed=0)
     observation, reward, _, _, info = env.step(1)
@@ -60,7 +52,7 @@ def test_an_action_of_the_environment_is_what_it_was():
     assert (info["option"], info["duration"], info["num_frames"], info["discount"]) == (-1, 1, 4, 0.9)
 
 
-def test_termination_looks_at_the_state_arrived_in():
+def test_termination_depends_on_the_next_state():
     """A skill that would stop where it starts still acts once."""
     env = SkillWrapper(Line(), WALKS)
     env.reset(seed=0)
@@ -82,14 +74,14 @@ def test_a_time_limit_inside_cuts_a_skill():
 
 
 @pytest.mark.parametrize("own, given, expected", [(None, 3, 3), (4, None, 4), (4, 6, 6)])
-def test_a_cap_stops_a_skill(own, given, expected):
+def test_max_duration_stops_a_skill(own, given, expected):
     skills = ScriptedSkills(lambda x, k: 1, lambda x, k: False, 1, 2, max_duration=own)
     env = SkillWrapper(Line(), skills, max_duration=given)
     env.reset(seed=0)
     assert env.step(2)[4]["duration"] == expected
 
 
-def test_no_skills_change_nothing():
+def test_without_skills_the_environment_is_unchanged():
     plain, wrapped = SwitchesEnv(), SkillWrapper(SwitchesEnv(), None)
     assert wrapped.action_space == plain.action_space
     plain.reset(seed=3), wrapped.reset(seed=3)
@@ -113,13 +105,13 @@ def trace(env, seed, num_steps=200):
 
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_seeds_reproduce(deterministic):
-    env = SkillWrapper(SwitchesEnv(), linear(), deterministic=deterministic)
+    env = SkillWrapper(SwitchesEnv(), linear_skills(), deterministic=deterministic)
     assert trace(env, 1) == trace(env, 1)
     assert trace(env, 1) != trace(env, 2)
 
 
 def test_termination_is_drawn_with_its_probability():
-    skills = linear(1, termination_logit=-2.0)
+    skills = linear_skills(1, termination_logit=-2.0)
     skills.stop_weights[:] = 0
     env = SkillWrapper(SwitchesEnv(order=(0, 1, 2, 3), max_steps=10**9), skills)
     env.reset(seed=0)
@@ -130,15 +122,12 @@ def test_termination_is_drawn_with_its_probability():
 
 def test_the_checks_of_gymnasium_and_stable_baselines_pass():
     for render in (None, "rgb_array"):
-        env = SkillWrapper(gym.make("pyro_options/Switches-v0", render_mode=render), linear(), max_duration=10)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*different from the unwrapped version.*")
-            check_env(env)
-            env_checker.check_env(env)
+        env = SkillWrapper(gym.make("pyro_options/Switches-v0", render_mode=render), linear_skills(), max_duration=10)
+        assert_checkers_accept(env)
 
 
-def make_wrapped(seed=0):
-    return SkillWrapper(Monitor(SwitchesEnv(max_steps=60)), linear(seed=seed), max_duration=10)
+def make_wrapped():
+    return switches_with_skills(linear_skills(), max_steps=60, max_duration=10)
 
 
 def drive(venv, actions):
@@ -201,7 +190,7 @@ def test_evaluate_policy_sees_true_returns():
     assert rewards == [sum(range(1, 21))] and lengths == [20]
 
 
-def test_skills_may_see_something_else():
+def test_skills_may_have_observations_of_their_own():
     seen = []
     skills = ScriptedSkills(lambda x, k: seen.append(x) or 0, lambda x, k: False, 1, 5, state_dim=50, max_duration=3)
     env = SkillWrapper(SwitchesEnv(), skills, observe=agent_space)
@@ -228,19 +217,19 @@ def test_skills_read_ram_while_the_agent_reads_pixels():
     assert len(seen) == 5 and seen[0].dtype == np.uint8 and not np.array_equal(seen[0], seen[1])
 
 
-def test_frames_only_if_asked():
-    env = SkillWrapper(SwitchesEnv(render_mode="rgb_array"), linear(), max_duration=4, record_frames=True)
+def test_frames_are_recorded_only_on_request():
+    env = SkillWrapper(SwitchesEnv(render_mode="rgb_array"), linear_skills(), max_duration=4, record_frames=True)
     env.reset(seed=0)
     info = env.step(6)[4]
     assert len(info["frames"]) == info["duration"] and info["frames"][0].ndim == 3
-    quiet = SkillWrapper(SwitchesEnv(render_mode="rgb_array"), linear())
+    quiet = SkillWrapper(SwitchesEnv(render_mode="rgb_array"), linear_skills())
     quiet.reset(seed=0)
     assert "frames" not in quiet.step(6)[4]
     shown = SwitchesEnv(render_mode="rgb_array")
     shown.render_mode = "human"
     for env in (SwitchesEnv(), shown):
         with pytest.raises(ValueError, match=r"render_mode to record frames.*rgb_array"):
-            SkillWrapper(env, linear(), record_frames=True)
+            SkillWrapper(env, linear_skills(), record_frames=True)
 
 
 def test_actions_that_do_not_start_at_zero():
@@ -262,7 +251,7 @@ class Push(ScriptedSkills):
         return np.array([1.0 if option else -1.0], np.float32)
 
 
-def test_continuous_skills_stay_within_the_space():
+def test_continuous_actions_are_clipped_to_the_space():
     seen = []
 
     class Spy(gym.Wrapper):
@@ -283,7 +272,7 @@ def test_continuous_skills_stay_within_the_space():
         env.step(1)
 
 
-def test_continuous_skills_act_in_boxes_alone():
+def test_continuous_skills_need_a_box():
     class Switchboard(SwitchesEnv):
         def __init__(self):
             super().__init__()
@@ -293,7 +282,7 @@ def test_continuous_skills_act_in_boxes_alone():
         SkillWrapper(Switchboard(), Push(None, None, 2, None), primitives=False)
 
 
-def test_skills_alone_act_in_a_box():
+def test_a_box_has_skills_but_no_primitive_actions():
     env = gym.make("MountainCarContinuous-v0")
     skills = Push(None, lambda x, k: False, 2, None, state_dim=2, max_duration=10)
     wrapped = SkillWrapper(env, skills, primitives=False)
@@ -318,11 +307,11 @@ def test_skills_alone_act_in_a_box():
 )
 def test_bad_input_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        SkillWrapper(SwitchesEnv(), **{"skills": linear(), **options})
+        SkillWrapper(SwitchesEnv(), **{"skills": linear_skills(), **options})
 
 
 def test_an_unknown_action_is_refused():
-    env = SkillWrapper(SwitchesEnv(), linear(3))
+    env = SkillWrapper(SwitchesEnv(), linear_skills(3))
     for action in (0, 6):
         with pytest.raises(ValueError, match=r"reset\(\) before step\(\)"):
             env.step(action)

@@ -1,10 +1,9 @@
-"""The hall of switches keeps its promises, and its expert succeeds."""
+"""The environment with switches, its expert and its demonstrations."""
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
-from stable_baselines3.common import env_checker
+from support.skill_envs import assert_checkers_accept
 
 from pyro_options.envs import SwitchesEnv, SwitchesExpert, switches_demonstrations
 from pyro_options.envs.switches import PRESS
@@ -22,11 +21,8 @@ def play(env, seed=0):
     return rewards, seen, info
 
 
-@pytest.mark.filterwarnings("ignore:.*different from the unwrapped version.*")
 def test_the_checks_of_gymnasium_and_stable_baselines_pass():
-    env = gym.make("pyro_options/Switches-v0", render_mode="rgb_array")
-    check_env(env.unwrapped)
-    env_checker.check_env(env)
+    assert_checkers_accept(gym.make("pyro_options/Switches-v0", render_mode="rgb_array").unwrapped)
 
 
 @pytest.mark.parametrize("order", [(2, 0, 3, 1), (1,), (3, 2)])
@@ -61,7 +57,7 @@ def test_walls_and_the_time_limit():
     assert [step[3] for step in steps] == [False] * 11 + [True]
 
 
-def test_orders_are_drawn_and_demonstrations_do_not_tell_them():
+def test_orders_are_random_and_not_part_of_demonstrations():
     env = SwitchesEnv(order=2)
     orders = {env.reset(seed=seed) and env.order for seed in range(200)}
     assert len(orders) == 12

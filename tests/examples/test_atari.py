@@ -9,56 +9,79 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
-from support.helpers import make_episodes
+from support.episodes import make_episodes
 from support.skill_sets import ScriptedSkills
-from support.tiny_runs import EXAMPLES, TINY, parsed, run
+from support.tiny_runs import EXAMPLES, TINY, load_script, parsed, run_command, same_number_of_threads
 
 from pyro_options.data import to_minari
 from pyro_options.envs import atari_demonstrations, make_atari
 from pyro_options.rl import SMDPPPO
 from pyro_options.skills import Skills
 
+ATARI_DISCOVER = EXAMPLES / "atari_discover.py"
+
 
 @pytest.fixture
 def atari_ppo(monkeypatch):
     """The example as a module: each process of its own would compile and import for longer than it runs."""
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    return importlib.import_module("atari_ppo")
+    with same_number_of_threads():
+        yield load_script(monkeypatch, EXAMPLES / "atari_ppo.py")
 
 
-def test_atari_ppo_goes_on_where_it_was_left(atari_ppo, tmp_path, capsys, monkeypatch):
-    def run(steps):
-        return atari_ppo.main(parsed(atari_ppo, *TINY["atari_ppo.py"], "--out", str(tmp_path), "--total-steps", steps))
+def with_ppo(preset, **changes):
+    """A preset with other settings of PPO."""
+    return replace(preset, ppo=preset.ppo | changes)
 
-    whole = run("2048")[1]
-    assert whole["curve"]["steps"] == [1024, 2048] and 1 <= whole["num_options"] <= 2
-    assert whole["curve"]["frames"][-1] > 4 * 2048 and whole["mean_duration"] > 1  # skills last
+
+@pytest.fixture
+def learn(atari_ppo, monkeypatch, tmp_path, capsys):
+    """Runs the example with rollouts of 128 decisions instead of 1024; returns its rows."""
+    preset = with_ppo(atari_ppo.PRESETS["ram"], n_steps=64, batch_size=64)
+    monkeypatch.setitem(atari_ppo.PRESETS, "ram", replace(preset, num_envs=2))
+
+    def run(total_steps, *arguments):
+        given = ("--checkpoint-every", "128", "--total-steps", str(total_steps), "--out", str(tmp_path))
+        return atari_ppo.main(parsed(atari_ppo, *TINY["atari_ppo.py"], *given, *arguments))
+
+    return run
+
+
+def test_atari_ppo_resumes(atari_ppo, learn, tmp_path, monkeypatch):
+    whole = learn(256)[1]
+    assert whole["curve"]["steps"] == [128, 256] and 1 <= whole["num_options"] <= 2
+    assert whole["curve"]["frames"][-1] > 4 * 256 and whole["mean_duration"] > 1  # skills last
     assert "| none | 1 | 0 |" in (tmp_path / "atari_ppo.md").read_text() and (tmp_path / "atari_ppo.png").exists()
 
-    assert run("2048")[1] == whole  # read, not repeated
+    assert learn(256)[1] == whole  # read, not repeated
     with pytest.raises(ValueError, match="the settings that"):
-        run("3072")
+        learn(384)
     (tmp_path / "Freeway.json").unlink()
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="n_steps"):
-        preset = atari_ppo.PRESETS["ram"]
-        patch.setitem(atari_ppo.PRESETS, "ram", replace(preset, ppo=preset.ppo | {"n_steps": 64}))
-        run("3072")
-    longer = run("3072")[1]["curve"]
-    assert longer["steps"] == [1024, 2048, 3072]
+        patch.setitem(atari_ppo.PRESETS, "ram", with_ppo(atari_ppo.PRESETS["ram"], n_steps=32))
+        learn(384)
+    longer = learn(384)[1]["curve"]
+    assert longer["steps"] == [128, 256, 384]
     assert [longer[axis][:2] for axis in whole["curve"]] == list(whole["curve"].values())
 
 
-def test_atari_ppo_with_all_options_together(atari_ppo, tmp_path, capsys):
+def test_atari_ppo_with_all_options_together(learn, tmp_path):
     """The same skills as without, and an action more."""
-    tiny = [*TINY["atari_ppo.py"], "--arms", "ddo@2", "ddo@2+imitation", "--total-steps", "1024"]
-    alone, together = atari_ppo.main(parsed(atari_ppo, *tiny, "--out", str(tmp_path)))
+    arms = ("ddo@2", "ddo@2+imitation")
+    alone, together = learn(128, "--arms", *arms)
     assert alone["num_options"] == together["num_options"] and alone["curve"] != together["curve"]
-    sizes = {
-        arm: SMDPPPO.load(tmp_path / f"Freeway_ram_{arm}_seed0" / "agent.zip").action_space.n for arm in tiny[-4:-2]
-    }
-    assert sizes["ddo@2+imitation"] == sizes["ddo@2"] + 1
-    found = [Skills.load(tmp_path / f"Freeway_ram_{arm}_seed0" / "skills.safetensors") for arm in sizes]
+    folders = [tmp_path / f"Freeway_ram_{arm}_seed0" for arm in arms]
+    sizes = [SMDPPPO.load(folder / "agent.zip").action_space.n for folder in folders]
+    assert sizes[1] == sizes[0] + 1
+    found = [Skills.load(folder / "skills.safetensors") for folder in folders]
     assert all((x == y).all() for x, y in zip(*(skills.policy.state_dict().values() for skills in found)))
+
+
+@pytest.mark.slow
+def test_atari_ppo_as_a_command_with_the_rollouts_of_its_preset(tmp_path):
+    done = run_command(EXAMPLES / "atari_ppo.py", *TINY["atari_ppo.py"], "--total-steps", "1024", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    runs = json.loads((tmp_path / "Freeway.json").read_text())["runs"]
+    assert [(row["arm"], row["curve"]["steps"]) for row in runs] == [("none", [1024]), ("ddo@2", [1024])]
 
 
 def test_atari_ppo_learns_from_pixels_while_skills_read_ram(atari_ppo, tmp_path, capsys):
@@ -70,7 +93,7 @@ def test_atari_ppo_learns_from_pixels_while_skills_read_ram(atari_ppo, tmp_path,
     assert learner.observation_space.shape == (4, 84, 84) and learner.num_frames >= 16
 
 
-def test_atari_ppo_has_processes_that_leave_ctrl_c_to_their_parent(atari_ppo, monkeypatch):
+def test_worker_processes_of_atari_ppo_ignore_ctrl_c(atari_ppo, monkeypatch):
     monkeypatch.setitem(atari_ppo.PRESETS, "ram", replace(atari_ppo.PRESETS["ram"], num_envs=1))
     envs = atari_ppo.make_envs("Freeway", atari_ppo.Setup(), None, processes=True)
     envs.reset()
@@ -80,7 +103,7 @@ def test_atari_ppo_has_processes_that_leave_ctrl_c_to_their_parent(atari_ppo, mo
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
-def test_atari_ppo_refuses_what_it_does_not_know(atari_ppo, tmp_path):
+def test_atari_ppo_refuses_unknown_arms_and_games(atari_ppo, tmp_path):
     for arm in ("magic@3", "options-exact@", "options-exact@0"):
         with pytest.raises(ValueError, match=arm):
             atari_ppo.Args(arms=("none", arm))
@@ -120,9 +143,8 @@ def test_seeds_that_an_arm_lacks_are_left_out(atari_ppo):
     assert learning.whole_rounds(rows) == rows[:2] and learning.whole_rounds(rows[::2]) == rows[::2]
 
 
-def test_atari_discover_with_the_scripted_expert(tmp_path):
-    done = run("atari_discover.py", *TINY["atari_discover.py"], "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_atari_discover_with_the_scripted_expert(run_script, tmp_path):
+    run_script(ATARI_DISCOVER, *TINY["atari_discover.py"], "--out", tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["epochs"] == 2 and results["num_options"] == 1 + len(results["growth_epochs"])
     gain = results["exact_log_likelihood"] - results["behaviour_cloning_log_likelihood"]
@@ -137,18 +159,16 @@ def test_atari_discover_with_the_scripted_expert(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["guide"] == "exact"
 
 
-def test_atari_discover_with_a_file_and_the_relaxed_guide(tmp_path):
+def test_atari_discover_with_a_file_and_the_relaxed_guide(run_script, tmp_path):
     """Fixed K, and an episode that is no game of Breakout: the animation falls back to the expert and says so."""
     ram, actions = np.random.default_rng(0).integers(0, 256, (4, 12, 128), np.uint8), np.arange(48).reshape(4, 12) % 4
     np.savez(tmp_path / "data.npz", ram=ram, action=actions, length=np.full(4, 12))
     extra = ("--data", tmp_path / "data.npz", "--guide", "relaxed", "--num-options", "2", "--out", tmp_path / "out")
-    done = run("atari_discover.py", *TINY["atari_discover.py"], *extra)
-    assert done.returncode == 0, done.stderr
-    assert "cannot be replayed" in done.stdout
+    assert "cannot be replayed" in run_script(ATARI_DISCOVER, *TINY["atari_discover.py"], *extra)
     assert json.loads((tmp_path / "out" / "results.json").read_text())["num_options"] == 2
 
 
-def test_atari_discover_with_a_minari_data_set(tmp_path, monkeypatch):
+def test_atari_discover_with_a_minari_data_set(run_script, tmp_path, monkeypatch):
     """What the expert did, by way of Minari, is replayed in the animation; an id that is not there is named."""
     pytest.importorskip("minari")
     pytest.importorskip("h5py")
@@ -157,19 +177,17 @@ def test_atari_discover_with_a_minari_data_set(tmp_path, monkeypatch):
     to_minari(atari_demonstrations("Breakout", 4, max_steps=30), "breakout/scripted-v0", env)
     env.close()
     tiny = TINY["atari_discover.py"]
-    done = run("atari_discover.py", *tiny, "--minari", "breakout/scripted-v0", "--out", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    printed = run_script(ATARI_DISCOVER, *tiny, "--minari", "breakout/scripted-v0", "--out", tmp_path / "out")
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["episodes"] == results["held_out_episodes"] == 2 and results["exact_log_likelihood"] < 0
-    assert "cannot be replayed" not in done.stdout and (tmp_path / "out" / "options_0.gif").exists()
-    done = run("atari_discover.py", *tiny, "--minari", "breakout/absent-v0", "--out", tmp_path / "out")
-    assert done.returncode != 0 and "breakout/absent-v0" in done.stderr
+    assert "cannot be replayed" not in printed and (tmp_path / "out" / "options_0.gif").exists()
+    with pytest.raises((OSError, ValueError), match="breakout/absent-v0"):
+        run_script(ATARI_DISCOVER, *tiny, "--minari", "breakout/absent-v0", "--out", tmp_path / "out")
 
 
 @pytest.fixture
 def atari_discover(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    return importlib.import_module("atari_discover")
+    return load_script(monkeypatch, ATARI_DISCOVER)
 
 
 @pytest.mark.parametrize("gifs", ["0", "1"])
@@ -192,6 +210,6 @@ def test_atari_discover_refuses_before_it_trains(atari_discover, tmp_path):
     assert not list(tmp_path.glob("**/config.json"))
 
 
-def test_atari_discover_takes_one_source(tmp_path):
-    done = run("atari_discover.py", "--data", "a.npz", "--minari", "b", "--out", tmp_path)
-    assert done.returncode != 0 and "one of --data" in done.stderr
+def test_atari_discover_takes_one_source(run_script, tmp_path):
+    with pytest.raises(SystemExit, match="one of --data"):
+        run_script(ATARI_DISCOVER, "--data", "a.npz", "--minari", "b", "--out", tmp_path)

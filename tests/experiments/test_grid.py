@@ -1,4 +1,4 @@
-"""Grids of jobs: kept, resumed, stopped, honest about what made them."""
+"""Grids of jobs: results are saved as they finish, and runs can be stopped and resumed."""
 
 import json
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.grid_jobs import interrupt, rename, square
+from support.tiny_runs import PATIENCE
 
 from pyro_options.experiments import read_runs, run_grid
 
@@ -19,7 +20,7 @@ def grid(*numbers, **more):
     return {f"x = {x}": {"x": x} | more for x in numbers}
 
 
-def test_what_is_done_is_not_done_again(tmp_path):
+def test_finished_runs_are_kept_and_not_repeated(tmp_path):
     marks, path = str(tmp_path / "marks"), tmp_path / "deep" / "runs.json"
     rows = run_grid(square, grid(2, 3, marks=marks), path, progress=False)
     assert [(row["name"], row["x"], row["square"]) for row in rows] == [("x = 2", 2, 4), ("x = 3", 3, 9)]
@@ -40,7 +41,7 @@ def test_processes_have_one_thread_each_and_give_the_same(tmp_path):
     assert {row["process"] for row in alone} == {os.getpid()} and os.getpid() not in {row["process"] for row in shared}
 
 
-def test_another_setting_is_noticed(tmp_path):
+def test_a_run_with_other_settings_than_the_saved_one_is_refused(tmp_path):
     path = tmp_path / "runs.json"
     run_grid(square, grid(2), path, progress=False)
     text = path.read_text()
@@ -64,12 +65,12 @@ def test_a_failure_comes_at_the_end_and_is_tried_again(tmp_path, caplog):
         run_grid(square, grid(1, -1, 2), path, progress=False)
 
 
-def test_a_result_cannot_pose_as_a_setting(tmp_path):
+def test_a_result_may_not_have_the_name_of_a_setting(tmp_path):
     with pytest.raises(RuntimeError, match=r"name of another setting but got \{'x': 3\}"):
         run_grid(rename, grid(2), tmp_path / "runs.json", progress=False)
 
 
-def test_commands_and_versions_are_kept_without_places(tmp_path, monkeypatch):
+def test_commands_and_versions_are_saved_without_folders(tmp_path, monkeypatch):
     path = tmp_path / "runs.json"
     monkeypatch.chdir(tmp_path)
     for seed in ("0", "1", "0"):
@@ -94,26 +95,28 @@ def test_an_interrupt_keeps_what_is_done(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="asks Linux who is still there")
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
 def test_no_worker_outlives_its_parent(stop, tmp_path):
-    path = tmp_path / "runs.json"
-    code = (
-        "import sys; from pathlib import Path; from support.grid_jobs import nap\n"
+    path, script = tmp_path / "runs.json", tmp_path / "script.py"
+    script.write_text(
+        "import sys; from pathlib import Path; from support.grid_jobs import sleep_for_an_hour\n"
         "from pyro_options.experiments.grid import run_grid\n"
-        "if __name__ == '__main__': run_grid(nap, {str(x): {'x': x} for x in range(3)}, Path(sys.argv[1]), 2, False)"
+        "grid = {str(x): {'x': x, 'folder': sys.argv[1]} for x in range(3)}\n"
+        "if __name__ == '__main__': run_grid(sleep_for_an_hour, grid, Path(sys.argv[1], 'runs.json'), 2, False)"
     )
-    script = tmp_path / "script.py"
-    script.write_text(code)
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
-    parent = subprocess.Popen([sys.executable, script, path], env=environment, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert [row["x"] for row in read_runs(path)] == [0]
-    workers = [int(x) for x in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()]
-    assert len(workers) >= 2
-    time.sleep(0.5)
-    parent.send_signal(stop)
-    parent.communicate(timeout=20)
+    with subprocess.Popen([sys.executable, script, tmp_path], env=environment, stderr=subprocess.PIPE) as parent:
+        wait_until(lambda: path.exists() and len(list(tmp_path.glob("* has started"))) == 2)
+        assert [row["x"] for row in read_runs(path)] == [0]
+        workers = [int(x) for x in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()]
+        assert len(workers) >= 2
+        parent.send_signal(stop)
+        parent.communicate(timeout=PATIENCE)
     assert parent.returncode != 0
-    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+
+
+def wait_until(happened):
+    """Looks again and again; gives up only after a time that a busy machine does not need either."""
+    deadline = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)

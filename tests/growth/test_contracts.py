@@ -1,4 +1,4 @@
-"""A model, a guide, a likelihood and layers of somebody else's, which share no class with the library, can grow."""
+"""The protocols of growth: a model, guide, likelihood and layers that share no class with the library can grow."""
 
 import math
 
@@ -123,7 +123,7 @@ def heights():
     return torch.randn(600, generator=generator) + torch.tensor([-4.0, 4.0]).repeat(300)
 
 
-def test_what_lives_outside_fulfills_the_contracts():
+def test_classes_from_outside_the_library_satisfy_the_protocols():
     guide = OwnGuide()
     assert isinstance(Heights(torch.zeros(1), torch.ones(1)), ComponentLikelihood)
     assert not isinstance(Heights(torch.zeros(1), torch.ones(1)), Weighable)
@@ -131,7 +131,7 @@ def test_what_lives_outside_fulfills_the_contracts():
     assert isinstance(guide.weights, GrowableLayer) and isinstance(guide.weights, WeightsPosterior)
 
 
-def test_an_outside_model_grows_under_pyros_svi():
+def test_a_model_from_outside_the_library_grows_under_pyros_svi():
     pyro.clear_param_store()
     rows, guide = heights(), OwnGuide()
     model = OwnModel(guide)
@@ -157,7 +157,7 @@ def without(name):
 
 
 @pytest.mark.parametrize("name", ["component_log_prob", "responsibilities"])
-def test_an_observed_site_that_lacks_a_method_is_told_which(name):
+def test_a_likelihood_that_lacks_a_method_is_refused_by_name(name):
     partial = without(name)(torch.zeros(1), torch.zeros(1))
 
     def model():
@@ -168,7 +168,7 @@ def test_an_observed_site_that_lacks_a_method_is_told_which(name):
         model()
 
 
-def test_a_layer_that_lacks_a_method_is_told_which():
+def test_a_layer_that_lacks_methods_is_refused_by_name():
     class Partial(nn.Module):
         component_axes = {"value": 0}
         shared = ()
@@ -193,6 +193,6 @@ def test_a_latent_that_cannot_be_summed_out_is_refused():
     assert not isinstance(dist.Normal(0.0, 1.0), Marginalizable) and not isinstance(model, CollapsibleModel)
 
 
-def test_a_guide_without_weights_is_told():
+def test_a_guide_without_weights_is_refused():
     with pytest.raises(InputError, match="the guide to be a GrowableGuide but got Linear without weights, collapses"):
         fulfills(nn.Linear(1, 1), GrowableGuide, "the guide")

@@ -1,4 +1,4 @@
-"""A thousand random moves keep every invariant."""
+"""Births, prunes, merges and permutations in any order keep every invariant."""
 
 import random
 
@@ -6,13 +6,12 @@ import pyro
 import pytest
 import torch
 from pyro.infer import TraceGraph_ELBO
-from support.helpers import make_episodes, make_model
+from support.episodes import make_episodes
+from support.option_models import make_guide, make_model
 from torch.testing import assert_close
 
 from pyro_options.growth import Snapshot, grow, merge, num_components, permute, prune
-from pyro_options.guides import Exact, Relaxed, weights_guide
 from pyro_options.handlers import collapse
-from pyro_options.options import PathEncoder
 
 
 def random_move(rng, modules, optimizer, weights):
@@ -43,17 +42,24 @@ def random_move(rng, modules, optimizer, weights):
     return weights
 
 
-@pytest.mark.parametrize(("name", "point"), [("exact", False), ("relaxed", False), ("exact", True)])
-def test_random_moves_keep_every_invariant(name, point):
+@pytest.mark.parametrize(
+    ("name", "point", "num_moves"),
+    [
+        ("exact", False, 100),
+        ("relaxed", False, 100),
+        ("exact", True, 100),
+        pytest.param("exact", False, 1000, marks=pytest.mark.slow),
+    ],
+)
+def test_random_moves_keep_every_invariant(name, point, num_moves):
     torch.manual_seed(0)
     rng = random.Random(0)
     episodes, model = make_episodes(4), make_model(num_options=2)
-    posterior = weights_guide("gem", 2, point)
-    guide = Exact(posterior) if name == "exact" else Relaxed(posterior, PathEncoder(3 + 4, 2))
+    guide = make_guide(name, point=point)
     modules = [model, guide]
     parameters = [*model.parameters(), *guide.parameters()]
     optimizer = torch.optim.Adam(parameters, lr=1e-3)
-    for i in range(100 if point or name == "relaxed" else 1000):
+    for i in range(num_moves):
         before = guide.weights.mean_log_weights().exp().tolist()
         expected = random_move(rng, modules, optimizer, before)
         after = guide.weights.mean_log_weights().exp().detach()

@@ -1,11 +1,13 @@
-"""Components that are of no use go, those that are stay, and a refused removal leaves no trace."""
+"""Pruning and merging: useless components are removed, useful ones are kept, refused removals change nothing."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 from pyro import poutine
-from support.helpers import make_episodes, make_model, scene, speakers, two_kinds
+from support.episodes import make_episodes, two_kinds_of_episodes
+from support.growth_checks import assert_identical, copied_tensors, make_scene, observe_and_step
+from support.option_models import make_model, single_action_options
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories
@@ -18,16 +20,12 @@ from pyro_options.infer import TrainConfig, Trainer
 from pyro_options.options import PathEncoder
 
 
-def everything(*modules):
-    return [t.clone() for module in modules for t in module.state_dict().values()]
-
-
-def test_expected_counts_are_those_of_the_posterior():
+def test_one_step_of_em_gives_the_expected_counts_of_the_posterior():
     """One step of expectation maximization, against the switches that forward-backward counts."""
     episodes, model = make_episodes(6), make_model()
     guide = Exact(weights_guide("gem", 3))
     weights = torch.log_softmax(torch.tensor([0.3, -1.0, 0.5]), 0)
-    given = scene(model, guide, episodes)
+    given = make_scene(model, guide, episodes)
     with torch.no_grad():
         emission = model.policy(episodes.states, mask=episodes.mask).component_log_prob(episodes.actions)
     expected = torch.zeros(3)
@@ -40,9 +38,9 @@ def test_expected_counts_are_those_of_the_posterior():
     assert_close(after.exp(), expected / expected.sum(), atol=0.01, rtol=0)
 
 
-def test_weights_given_as_sticks_are_the_same():
+def test_likelihoods_by_weights_and_by_sticks_agree():
     episodes, model = make_episodes(20), make_model()
-    given = scene(model, Exact(weights_guide("gem", 3)), episodes)
+    given = make_scene(model, Exact(weights_guide("gem", 3)), episodes)
     weights = torch.log_softmax(torch.tensor([0.3, -1.0, 0.5]), 0)
 
     def by_sticks(rows, log_weights):  # a model of its own, as users write them
@@ -54,9 +52,9 @@ def test_weights_given_as_sticks_are_the_same():
     assert_close(direct.refit(weights), sticks.refit(weights), atol=1e-3, rtol=0)
 
 
-def test_refitted_weights_only_raise_the_likelihood_and_leave_out_who_is_absent():
+def test_refitting_weights_raises_the_likelihood_and_skips_absent_components():
     episodes, model = make_episodes(20), make_model()
-    given = scene(model, Exact(weights_guide("gem", 3)), episodes)
+    given = make_scene(model, Exact(weights_guide("gem", 3)), episodes)
     likelihood, weights = given.likelihood(episodes), torch.tensor([0.0, -1.0, ABSENT])
     likelihoods = []
     for steps in range(4):
@@ -66,29 +64,29 @@ def test_refitted_weights_only_raise_the_likelihood_and_leave_out_who_is_absent(
     assert likelihoods == sorted(likelihoods) and likelihoods[-1] > likelihoods[0]
 
 
-def test_batches_of_rows_change_nothing():
+def test_the_batch_size_of_a_likelihood_does_not_change_it():
     episodes, model = make_episodes(20), make_model()
     guide = Exact(weights_guide("gem", 3))
-    whole, parts = (scene(model, guide, episodes, batch_size=size).likelihood(episodes) for size in (100, 3))
+    whole, parts = (make_scene(model, guide, episodes, batch_size=size).likelihood(episodes) for size in (100, 3))
     weights = guide.weights.mean_log_weights().detach()
     assert_close(whole(weights), parts(weights))
     assert_close(whole.refit(weights), parts.refit(weights))
 
 
 @pytest.mark.parametrize("cost", [0.0, 2.0])
-def test_what_is_computed_once_is_what_the_model_says(cost):
+def test_a_cached_likelihood_equals_that_of_the_model(cost):
     episodes, model = make_episodes(20), make_model()
     model.termination_cost = cost
-    given = scene(model, Exact(weights_guide("gem", 3)), episodes)
+    given = make_scene(model, Exact(weights_guide("gem", 3)), episodes)
     weights = torch.log_softmax(torch.tensor([0.3, -1.0, 0.5]), 0)
     fn, value = given.observed(episodes, weights)
     assert_close(given.likelihood(episodes)(weights), fn.log_prob(value).detach())
 
 
 @pytest.mark.parametrize("removal", [Prune(), Merge(steps=5)])
-def test_a_twin_goes_and_its_mass_stays(removal):
-    model, guide = speakers(0, 1, 1)
-    tried = removal(scene(model, guide, two_kinds()))
+def test_a_duplicate_option_is_removed_and_its_weight_kept(removal):
+    model, guide = single_action_options(0, 1, 1)
+    tried = removal(make_scene(model, guide, two_kinds_of_episodes()))
     assert [r.components[0] in (1, 2) for r in tried if r.verdict.accepted] == [True]
     assert model.num_options == guide.weights.num_components == 2
     weights = guide.weights.mean_log_weights().exp().detach()
@@ -96,27 +94,24 @@ def test_a_twin_goes_and_its_mass_stays(removal):
 
 
 @pytest.mark.parametrize("removal", [Prune(), Merge(steps=5)])
-def test_an_option_that_nobody_uses_goes(removal):
-    model, guide = speakers(0, 1, 3)
-    tried = removal(scene(model, guide, two_kinds()))
+def test_an_unused_option_is_removed(removal):
+    model, guide = single_action_options(0, 1, 3)
+    tried = removal(make_scene(model, guide, two_kinds_of_episodes()))
     assert [r.components[0] for r in tried if r.verdict.accepted] == [2]
     assert model.num_options == 2
 
 
 @pytest.mark.parametrize("removal", [Prune(), Merge(steps=5)])
 def test_a_refused_removal_leaves_everything_bit_for_bit(removal):
-    model, guide = speakers(0, 1)
-    episodes = two_kinds()
+    model, guide = single_action_options(0, 1)
+    episodes = two_kinds_of_episodes()
     trainer = Trainer(model, guide, episodes, TrainConfig(epochs=2, progress=False))
     trainer.run()
-    optimizer = trainer.optimizer
-    before = everything(model, guide), [s["exp_avg"].clone() for s in optimizer.state.values()]
-    tried = removal(scene(model, guide, episodes), optimizer)
-    after = everything(model, guide), [s["exp_avg"] for s in optimizer.state.values()]
+    before = copied_tensors(model, guide, optimizer=trainer.optimizer)
+    tried = removal(make_scene(model, guide, episodes), trainer.optimizer)
     assert tried and not any(r.verdict.accepted for r in tried)
     assert all(r.verdict.gain < -1 for r in tried)
-    for old, new in zip(before, after):
-        assert len(old) == len(new) and all(torch.equal(a, b) for a, b in zip(old, new))
+    assert_identical(before, copied_tensors(model, guide, optimizer=trainer.optimizer))
     trainer.run(1)
 
 
@@ -125,14 +120,14 @@ def test_merging_finds_what_pruning_cannot():
     torch.manual_seed(0)
     episodes = Trajectories(torch.zeros(200, 4, 3), torch.randint(0, 2, (200, 4)), num_actions=4)
     for removal, left in ((Prune(), 2), (Merge(steps=200), 1)):
-        model, guide = speakers(0, 1, termination=3.0)
-        removal(scene(model, guide, episodes))
+        model, guide = single_action_options(0, 1, termination=3.0)
+        removal(make_scene(model, guide, episodes))
         assert model.num_options == left
 
 
-def test_pruning_takes_all_that_are_of_no_use_at_once():
-    model, guide = speakers(0, 3, 1, 1, 2)
-    tried = Prune()(scene(model, guide, two_kinds()))
+def test_pruning_removes_several_options_in_one_check():
+    model, guide = single_action_options(0, 3, 1, 1, 2)
+    tried = Prune()(make_scene(model, guide, two_kinds_of_episodes()))
     assert sum(r.verdict.accepted for r in tried) == 3 and model.num_options == 2
     said = model.policy.heads.bias.argmax(-1).tolist()
     assert sorted(said) == [0, 1]
@@ -140,8 +135,8 @@ def test_pruning_takes_all_that_are_of_no_use_at_once():
 
 @pytest.mark.parametrize("removal", [Prune(), Merge()])
 def test_a_single_option_is_never_removed(removal):
-    model, guide = speakers(0)
-    assert removal(scene(model, guide, two_kinds())) == []
+    model, guide = single_action_options(0)
+    assert removal(make_scene(model, guide, two_kinds_of_episodes())) == []
     assert model.num_options == 1
 
 
@@ -152,7 +147,7 @@ def test_cost_of_replacement_by_hand():
 
 
 @pytest.mark.parametrize("kind", [GrowableGEM, PointGEM])
-def test_new_weights_are_those_asked_for_and_keep_the_mass_of_the_unborn(kind):
+def test_reweighting_sets_relative_weights_and_keeps_the_unassigned_mass(kind):
     weights = kind(4)
     before = float(weights.mean_log_weights().exp().sum().detach())
     wanted = torch.tensor([0.1, 0.2, 0.65, 0.05])
@@ -165,7 +160,7 @@ def test_new_weights_are_those_asked_for_and_keep_the_mass_of_the_unborn(kind):
 
 
 def test_blending_is_the_weighted_average():
-    model, _ = speakers(0, 1)
+    model, _ = single_action_options(0, 1)
     guide = Relaxed(weights_guide("gem", 2), PathEncoder(7, 2))
     weights = guide.weights.mean_log_weights().exp().detach()
     for layer in growables([model, guide]):
@@ -185,17 +180,14 @@ def test_verdicts():
     assert Verdict.on_loss(rows, torch.tensor([-1.0, 0.8, -1.0, 1.0]), most=0, noise=1).accepted
 
 
-def test_checks_that_come_to_nothing_grow_rare():
-    model, guide = speakers(0, 1)
-    episodes = two_kinds()
+def test_checks_without_effect_become_rarer():
+    model, guide = single_action_options(0, 1)
+    episodes = two_kinds_of_episodes()
     growth = GrowthMessenger([model, guide], removals=[Prune()], every=10, patience=4, max_components=2, site="actions")
     checks = []
     for time in range(1, 151):
         if growth.due(time):
-            with torch.no_grad(), growth:
-                collapse(model)(episodes)
-            weights = guide.weights.mean_log_weights().detach()
-            growth.step(time=time, model=collapse(model), data=episodes, log_weights=weights)
+            observe_and_step(growth, model, guide, episodes, time=time)
             checks.append(time)
     assert checks == [10, 30, 70, 110, 150]
 
@@ -203,10 +195,10 @@ def test_checks_that_come_to_nothing_grow_rare():
 def test_training_ends_without_an_untrained_option():
     """The last check only removes; with a run of given length every check may give birth."""
     torch.manual_seed(0)
-    model, guide = speakers(0, 1, 3)
+    model, guide = single_action_options(0, 1, 3)
     growth = GrowthMessenger([model, guide], removals=[Prune()], every=4, max_components=9, site="actions")
     config = TrainConfig(epochs=3, batch_size=30, progress=False)
-    trainer = Trainer(model, guide, two_kinds(), config, growth)
+    trainer = Trainer(model, guide, two_kinds_of_episodes(), config, growth)
     trainer.run()
     assert model.num_options == 2 and trainer.history.removal_epochs == [2]
     assert all(event.num_born == 0 for event in growth.history)

@@ -1,4 +1,4 @@
-"""Layers are resized: components, their weights and the moments of optimizers stay what they were."""
+"""Resizing layers keeps the outputs of components, their weights and the moments of optimizers."""
 
 import random
 
@@ -7,8 +7,8 @@ import pytest
 import torch
 from pyro.infer import SVI, Trace_ELBO
 from pyro.nn import PyroModule
-from support.helpers import mask_of
 from support.layers import BUILDERS, ENCODERS, LENGTHS, STATES, A, D, K, T, build, randomized
+from support.paths import mask_of
 from torch.distributions import Normal
 from torch.testing import assert_close
 
@@ -29,7 +29,7 @@ every_move = pytest.mark.parametrize("move", MOVES)
 
 @every_module
 @every_move
-def test_kept_components_say_what_they_said(name, move):
+def test_kept_components_keep_their_outputs(name, move):
     module, components = build(name)
     apply, keep, num_new = MOVES[move]
     before, parameters = components(module), list(module.parameters())
@@ -80,7 +80,7 @@ def exact_mean_weights(gem):
 
 @every_move
 @pytest.mark.parametrize("log_a", [-1.0, 0.0, 1.0, 2.0, 3.0])
-def test_exact_mean_weights_survive_however_sharp_the_posterior(move, log_a):
+def test_moves_keep_the_exact_mean_weights_of_sharp_posteriors(move, log_a):
     """Data concentrate the sticks: log a = 3 at a mean near 1/3 is what a few hundred choices leave."""
     gem = GrowableGEM(K)
     with torch.no_grad():
@@ -97,14 +97,14 @@ def test_mean_weights_are_those_of_the_sticks():
     assert_close(gem.mean_log_weights().exp().double(), exact_mean_weights(gem), rtol=0, atol=1e-5)
 
 
-def test_new_components_take_their_share_of_the_mass_nobody_has():
+def test_new_components_get_a_share_of_the_unassigned_mass():
     for gem in (GrowableGEM(2, initial_mean=0.25), PointGEM(2, initial_mean=0.25)):
         grow([gem])
         expected = torch.tensor([0.25, 0.25 * 0.75, 0.25 * 0.75**2])
         assert_close(gem.mean_log_weights().exp(), expected)
 
 
-def test_pruned_mass_goes_to_components_not_yet_born():
+def test_pruned_mass_becomes_unassigned():
     gem = randomized(GrowableGEM(K))
     before = gem.mean_log_weights().exp()
     prune([gem], [0, 2])
@@ -232,7 +232,7 @@ PYRO_OPTIMIZERS = {
 
 @every_move
 @pytest.mark.parametrize("name", PYRO_OPTIMIZERS)
-def test_pyros_own_optimizers_and_param_store_follow(move, name):
+def test_moves_update_pyros_optimizers_and_param_store(move, name):
     model, guide, optimizer = Mixture(), GrowableGEM(K), PYRO_OPTIMIZERS[name]()
     svi = SVI(model, lambda x, y: guide(), optimizer, Trace_ELBO())
     data = STATES.flatten(0, 1), STATES.sum(-1).flatten()
@@ -269,7 +269,7 @@ def test_a_truncated_posterior_refuses_to_resize_and_nothing_changes(posterior, 
 
 
 @pytest.mark.parametrize("posterior", [GrowableGEM, PointGEM])
-def test_a_truncated_posterior_gives_all_the_mass_away(posterior):
+def test_weights_of_a_truncated_posterior_sum_to_one(posterior):
     gem = randomized(posterior(K, remainder=True))
     assert gem.num_components == K
     assert_close(gem().exp().sum(), torch.tensor(1.0))

@@ -1,29 +1,31 @@
-"""Births that train before they are judged."""
+"""The trial rule: births are trained first and judged at the next check."""
 
 import pytest
 import torch
-from support.helpers import make_episodes, scene, speakers, two_kinds
+from support.episodes import make_episodes, two_kinds_of_episodes
+from support.growth_checks import make_scene, observe_and_step
+from support.option_models import single_action_options
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories
 from pyro_options.discovery import MethodConfig, build
 from pyro_options.growth import Never, Newborns, Prune, SplitBirth, TrialRule, Usage, grow
-from pyro_options.handlers import GrowthMessenger, collapse
+from pyro_options.handlers import GrowthMessenger
 from pyro_options.infer import TrainConfig, Trainer
 
 
 @pytest.mark.parametrize(("rate", "components", "births"), [(1.0, 1, 1), (1.0, 4, 4), (0.5, 4, 2), (0.1, 3, 1)])
-def test_births_are_a_share_of_what_is_there(rate, components, births):
+def test_the_number_of_births_is_a_share_of_k(rate, components, births):
     even = torch.ones(components) / components
     assert TrialRule(rate).propose(Usage(even, even, 10)) == births
     with pytest.raises(ValueError, match="Expected rate > 0"):
         TrialRule(0.0)
 
 
-def test_halves_share_the_weight_and_without_noise_change_nothing():
-    episodes = two_kinds()
-    model, guide = speakers(0, 1, 2)
-    before = scene(model, guide, episodes)
+def test_splitting_in_halves_without_noise_keeps_weights_and_likelihood():
+    episodes = two_kinds_of_episodes()
+    model, guide = single_action_options(0, 1, 2)
+    before = make_scene(model, guide, episodes)
     likelihood = before.likelihood(episodes)(torch.log_softmax(before.log_weights, -1))
     order = before.usage.likelihood.argsort(descending=True)[:2]
     grow([model, guide], 2)
@@ -33,11 +35,11 @@ def test_halves_share_the_weight_and_without_noise_change_nothing():
     SplitBirth(noise=0.0, halve=True)(given)
     weights = guide.weights.mean_log_weights().detach()
     assert_close(weights[order], weights[3:], atol=1e-3, rtol=0)
-    after = scene(model, guide, episodes).likelihood(episodes)(torch.log_softmax(weights, -1))
+    after = make_scene(model, guide, episodes).likelihood(episodes)(torch.log_softmax(weights, -1))
     assert_close(after, likelihood, atol=2e-3, rtol=0)
 
 
-def test_what_is_left_of_a_usage_sums_to_one():
+def test_usage_without_some_components_is_normalized():
     usage = Usage(torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.2, 0.2, 0.6]), 10, torch.arange(9.0).view(3, 3))
     left = usage.without([1])
     assert_close(left.likelihood, torch.tensor([5.0, 2.0]) / 7)
@@ -45,48 +47,41 @@ def test_what_is_left_of_a_usage_sums_to_one():
     assert left.explained.tolist() == [[0.0, 2.0], [6.0, 8.0]]
 
 
-def test_births_that_came_to_nothing_are_waited_out():
+def test_after_births_that_were_all_pruned_growth_waits():
     """A birth that is pruned whole is followed by a wait, not by the next birth."""
-    model, guide = speakers(0, 1)
-    episodes = two_kinds()
+    model, guide = single_action_options(0, 1)
+    episodes = two_kinds_of_episodes()
     growth = GrowthMessenger(
         [model, guide], TrialRule(), SplitBirth(0.0, halve=True), [Prune()], every=1, patience=4, site="actions"
     )
     sizes = []
     for time in range(1, 8):
         if growth.due(time):
-            with torch.no_grad(), growth:
-                collapse(model)(episodes)
-            weights = guide.weights.mean_log_weights().detach()
-            growth.step(time=time, model=collapse(model), data=episodes, log_weights=weights)
+            observe_and_step(growth, model, guide, episodes, time=time)
         sizes.append(model.num_options)
     assert sizes == [4, 2, 2, 4, 2, 2, 4]
 
 
 def test_removal_and_birth_in_one_check():
     """Of two newborns one stays: the next are born at once, from what is left."""
-    model, guide = speakers(0, 3, 1)
-    episodes = two_kinds()
+    model, guide = single_action_options(0, 3, 1)
+    episodes = two_kinds_of_episodes()
     growth = GrowthMessenger([model, guide], TrialRule(), SplitBirth(halve=True), [Prune()], every=1, site="actions")
-    for _ in range(2):
-        with torch.no_grad(), growth:
-            collapse(model)(episodes)
-        weights = guide.weights.mean_log_weights().detach()
-        event = growth.step(model=collapse(model), data=episodes, log_weights=weights)
-        if len(growth.history) == 1:
-            assert event.num_removed == 1 and event.num_born == 2 and model.num_options == 4
+    event = observe_and_step(growth, model, guide, episodes)
+    assert event.num_removed == 1 and event.num_born == 2 and model.num_options == 4
+    observe_and_step(growth, model, guide, episodes)  # the next check runs with what is there now
 
 
-def test_held_out_rows_judge():
+def test_removals_are_judged_on_held_out_episodes():
     """An option that only the training data need is pruned by rows that do without it."""
-    model, guide = speakers(0, 1)
+    model, guide = single_action_options(0, 1)
     zeros = Trajectories(torch.randn(20, 5, 3), torch.zeros(20, 5, dtype=torch.long), num_actions=4)
     growth = GrowthMessenger([model, guide], Never(), removals=[Prune()], every=1, site="actions")
-    Trainer(model, guide, two_kinds(), TrainConfig(epochs=1, progress=False), growth, held_out=zeros).run()
+    Trainer(model, guide, two_kinds_of_episodes(), TrainConfig(epochs=1, progress=False), growth, held_out=zeros).run()
     assert model.num_options == 1
 
 
-def test_options_that_start_together_start_even():
+def test_several_initial_options_have_even_weights_under_the_trial_rule():
     data = make_episodes(16)
     guides = [build("options-exact", data, rule=rule, initial_options=4).guide for rule in ("trial", "usage")]
     even, sticks = (guide.weights.mean_log_weights().exp() for guide in guides)

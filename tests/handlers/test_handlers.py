@@ -1,4 +1,4 @@
-"""Handlers read or change exactly what they say."""
+"""Handlers that observe, temper and regularize a model."""
 
 import math
 
@@ -6,7 +6,8 @@ import pyro
 import pytest
 import torch
 from pyro import poutine
-from support.helpers import make_episodes, make_model
+from support.episodes import make_episodes
+from support.option_models import make_model
 from torch.testing import assert_close
 
 from pyro_options.guides import Exact, Relaxed, weights_guide
@@ -78,7 +79,7 @@ def test_entropy_bonus_is_differentiable_through_the_exact_posterior():
     assert all(grad.isfinite().all() and (grad != 0).any() for grad in grads)
 
 
-def test_observer_counts_what_the_paper_counts_and_changes_nothing():
+def test_the_observer_measures_usage_and_does_not_change_the_model():
     episodes, model = make_episodes(), make_model("uniform")
     observer = ObserveMessenger("actions")
     torch.manual_seed(0)

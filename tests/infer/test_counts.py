@@ -7,7 +7,8 @@ import pytest
 import torch
 from pyro import distributions as dist
 from pyro import poutine
-from support.helpers import make_episodes, make_model
+from support.episodes import make_episodes
+from support.option_models import make_model
 from torch.distributions import Normal
 
 from pyro_options import viz
@@ -48,7 +49,7 @@ def test_counts_follow_the_exact_posterior():
     assert counts.probabilities.tolist() == pytest.approx(exact, abs=4 * (0.25 / 2000) ** 0.5)
 
 
-def test_small_components_do_not_count_where_asked():
+def test_min_points_and_min_share_ignore_small_components():
     rows = torch.tensor([-100.0] * 9 + [100.0])
     assert component_counts(toy, Holder, rows, num_draws=3).draws.tolist() == [2, 2, 2]
     assert component_counts(toy, Holder, rows, num_draws=3, min_points=2).draws.tolist() == [1, 1, 1]

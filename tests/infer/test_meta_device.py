@@ -1,10 +1,11 @@
-"""The meta device refuses to mix with a CPU tensor: what runs there runs on CUDA."""
+"""Models, guides and growth on the meta device, which refuses to mix with the CPU as CUDA does."""
 
 import pyro
 import pytest
 import torch
 from pyro import poutine
-from support.helpers import make_episodes, told
+from support.episodes import make_episodes
+from support.methods import required_settings
 
 from pyro_options.discovery import METHODS, build
 from pyro_options.growth import SplitBirth, grow, growables, permute, prune
@@ -35,7 +36,7 @@ def objective(method, episodes):
 def test_model_and_guide_run_on_the_meta_device(name, monkeypatch):
     monkeypatch.setattr(EntropyMessenger, "__exit__", _exit_without_value)
     episodes = make_episodes(6)
-    method = build(name, episodes, **told(name))
+    method = build(name, episodes, **required_settings(name))
     method.model.to("meta"), method.guide.to("meta")
     elbo = objective(method, episodes.to("meta"))
     assert elbo.device.type == "meta" and elbo.shape == ()

@@ -1,9 +1,9 @@
-"""Of several beginnings the best goes on, and only the training data decide."""
+"""Of several restarts the one with the best training ELBO continues."""
 
 import pytest
 import torch
-from support.helpers import make_episodes
-from support.stopped_runs import Killed
+from support.episodes import make_episodes
+from support.small_trainings import Killed
 
 from pyro_options.discovery import build, discover
 from pyro_options.infer import TrainConfig, Trainer, best_start, restart_seed, set_seed
@@ -24,7 +24,7 @@ def begin(number, made=None):
     return trainer
 
 
-def test_the_beginning_with_the_best_bound_goes_on():
+def test_the_start_with_the_best_elbo_continues():
     made = []
     best = best_start(lambda number: begin(number, made), 5, epochs=2)
     bounds = [bound(trainer) for trainer in made]
@@ -34,13 +34,13 @@ def test_the_beginning_with_the_best_bound_goes_on():
     assert bound(best) == best.history.elbo[-1]
 
 
-def test_the_bound_is_that_of_the_last_quarter():
+def test_a_start_is_judged_by_the_last_quarter_of_its_epochs():
     trainer = begin(0)
     trainer.history.elbo[:] = [-100.0] * 6 + [-4.0, -2.0]
     assert bound(trainer) == -3.0
 
 
-def test_one_beginning_is_not_run():
+def test_a_single_start_is_not_trained_ahead():
     trainer = best_start(begin, 1, epochs=2)
     assert trainer.epoch == 0
     for restarts, epochs in ((0, 2), (2, 0)):
@@ -48,7 +48,7 @@ def test_one_beginning_is_not_run():
             best_start(begin, restarts, epochs)
 
 
-def test_the_first_beginning_has_the_seed_and_the_others_their_own():
+def test_every_start_has_a_seed_of_its_own():
     seeds = [restart_seed(seed, number) for seed in (0, 1) for number in range(4)]
     assert seeds[0] == 0 and seeds[4] == 1 and len(set(seeds)) == 8
 
@@ -64,7 +64,7 @@ def test_discover_takes_the_best_and_is_repeatable():
 
 
 @pytest.mark.parametrize("steps", [4, 15])  # while several begin; while the best goes on
-def test_the_best_resumes_to_the_same_bits(steps, tmp_path, monkeypatch):
+def test_training_with_restarts_resumes_to_the_same_bits(steps, tmp_path, monkeypatch):
     expected = discover(DATA, "ddo", restarts=3, **QUICK)
     take, taken = Trainer.step, []
 

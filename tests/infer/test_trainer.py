@@ -1,23 +1,18 @@
-"""One table of methods, one contract: each trains, grows where it can, explains data, and repeats itself."""
+"""The trainer with every method: it trains, grows where it can, explains data and is reproducible."""
 
 import pytest
 import torch
-from support.helpers import GROWING, make_episodes, told
+from support.episodes import make_continuous_episodes, make_episodes
+from support.methods import GROWING, required_settings
 
-from pyro_options.data import Trajectories
 from pyro_options.discovery import METHODS, build
 from pyro_options.infer import Constant, Exponential, TrainConfig, Trainer
 from pyro_options.skills import to_skills
 
 
-def continuous_episodes(num_episodes=16):
-    discrete = make_episodes(num_episodes)
-    return Trajectories(discrete.states, torch.randn(num_episodes, 5, 2), discrete.lengths)
-
-
 def train(name, data, epochs=3, seed=0, **config):
     torch.manual_seed(seed)
-    settings = {"check_every": 2, "rule": "evidence"} | told(name) | config
+    settings = {"check_every": 2, "rule": "evidence"} | required_settings(name) | config
     if name != "bc-deep":
         settings["hidden"] = (8,)
     method = build(name, data, **settings)
@@ -29,7 +24,7 @@ def train(name, data, epochs=3, seed=0, **config):
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("data", [make_episodes(16), continuous_episodes()], ids=["discrete", "continuous"])
+@pytest.mark.parametrize("data", [make_episodes(16), make_continuous_episodes()], ids=["discrete", "continuous"])
 def test_every_method_trains_and_explains(name, data):
     trainer = train(name, data)
     assert len(trainer.history.elbo) == 3 and all(torch.tensor(trainer.history.elbo).isfinite())

@@ -77,7 +77,7 @@ def test_other_data_and_settings_are_refused(change, tmp_path):
 
 
 @pytest.mark.parametrize(("part", "what"), [("guide", "lost its shape"), ("model", "lost its shape|became nan")])
-def test_what_is_no_number_stops_it(part, what):
+def test_nan_parameters_stop_the_training(part, what):
     trainer = make_trainer()
     trainer.step()
     with torch.no_grad():

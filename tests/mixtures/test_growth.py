@@ -1,9 +1,10 @@
-"""Mixtures in training: gradients, births and merges, and the number of clusters from one."""
+"""Training mixtures: gradients, births and merges, and recovery of the number of clusters."""
 
 import pyro
 import pytest
 import torch
 from pyro.infer import TraceGraph_ELBO
+from support.growth_checks import assert_identical, copied_tensors
 from support.mixture_parts import COVARIANCES, clusters, gaussians
 
 from pyro_options.growth import DataBirth, EvidenceRule, Scene, grow, permute, prune
@@ -37,7 +38,7 @@ def test_every_parameter_gets_a_gradient_before_and_after_moves(family):
 
 
 @pytest.mark.parametrize("birth", [DataBirth(steps=5), "seed"])
-def test_growth_machinery_needs_no_change(birth):
+def test_growth_handlers_work_for_mixtures(birth):
     rows, _ = clusters(2, 200)
     model, guide = DPMixture(GaussianComponents(rows, 1)), MixtureWeights(GrowableGEM(1))
     model.components.absorb(rows, torch.ones(len(rows), 1))
@@ -64,14 +65,6 @@ def test_a_seeded_birth_finds_a_cluster_and_refuses_where_there_is_none():
         assert model.num_components == expected
 
 
-def everything(trainer):
-    """Parameters, buffers and the optimizer's state, copied."""
-    tensors = [*trainer.model.state_dict().values(), *trainer.guide.state_dict().values()]
-    for state in trainer.optimizer.state.values():
-        tensors += [value for value in state.values() if torch.is_tensor(value)]
-    return [tensor.clone() for tensor in tensors]
-
-
 def test_refused_moves_leave_everything_identical():
     """Births and merges move the old components and the prior too."""
     rows, _ = clusters(2, 200)
@@ -81,13 +74,13 @@ def test_refused_moves_leave_everything_identical():
     assert trainer.observe_and_grow().num_born == 1
     for _ in range(3):
         trainer.step()
-    before = everything(trainer)
+    before = copied_tensors(model, guide, optimizer=trainer.optimizer)
     event = trainer.observe_and_grow()
     assert [move.kind for move in event.moves] == ["birth"] and not event.moves[0].verdict.accepted
     merge = BoundMerge(model.components, least_overlap=-1.0)
     scene = Scene([model, guide], event.usage, "rows", guide.weights.mean_log_weights().detach(), model, rows)
     assert not any(move.verdict.accepted for move in merge(scene, trainer.optimizer))
-    assert all(torch.equal(one, other) for one, other in zip(before, everything(trainer), strict=True))
+    assert_identical(before, copied_tensors(model, guide, optimizer=trainer.optimizer))
 
 
 def test_two_halves_of_a_cluster_are_merged():

@@ -1,4 +1,4 @@
-"""Mixtures: the distribution, the beliefs about components against exact conjugate results, the model."""
+"""Mixtures: the distribution, posteriors of components against exact conjugate results, the model."""
 
 import math
 from itertools import pairwise
@@ -116,7 +116,7 @@ def test_absorbing_all_rows_makes_the_bound_exact(covariance):
 
 
 @pytest.mark.parametrize("family", [*COVARIANCES, "counts"])
-def test_the_learned_prior_is_the_one_under_which_beliefs_cost_least(family):
+def test_the_learned_prior_minimizes_the_divergence(family):
     rows, labels = clusters(4, 80, 3, dtype=torch.float64)
     components = CountComponents(3, 4).double() if family == "counts" else gaussians(rows, 4, family)
     data = rows.abs() if family == "counts" else rows * (1 + 0.2 * labels.unsqueeze(-1))  # same shapes: ν is infinite
@@ -153,7 +153,7 @@ def test_ascent_never_lowers_the_bound():
     assert all(later > earlier - 1e-3 for earlier, later in pairwise(bounds)) and bounds[-1] > bounds[0] + 10
 
 
-def test_absorbing_is_the_best_belief():
+def test_absorbing_maximizes_the_bound():
     rows, _ = clusters(dtype=torch.float64)
     components = gaussians(rows, 3)
     shares = torch.softmax(torch.randn(len(rows), 3).double(), -1)
@@ -164,7 +164,7 @@ def test_absorbing_is_the_best_belief():
         assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-7)
 
 
-def test_absorbing_into_some_components_leaves_the_others_alone():
+def test_absorbing_into_some_components_does_not_change_the_others():
     rows, _ = clusters()
     components = GaussianComponents(rows, 3)
     before = components.loc.detach().clone()
@@ -172,7 +172,7 @@ def test_absorbing_into_some_components_leaves_the_others_alone():
     assert torch.equal(components.loc[[0, 2]], before[[0, 2]]) and not torch.equal(components.loc[1], before[1])
 
 
-def test_counts_have_exact_evidence_too():
+def test_count_components_have_the_exact_evidence():
     counts = torch.randint(4, (30, 5)).double()
     components = CountComponents(5).double()
     components.absorb(counts, torch.ones(30, 1).double())
@@ -195,7 +195,7 @@ def orders_of(counts):
     return (torch.lgamma(counts.sum(-1) + 1) - torch.lgamma(counts + 1).sum(-1)).squeeze()
 
 
-def test_minibatches_stand_for_their_population():
+def test_minibatches_are_scaled_to_their_population():
     rows, _ = clusters()
     model, guide = DPMixture(GaussianComponents(rows, 2)), MixtureWeights(GrowableGEM(2))
     trace = poutine.trace(guide).get_trace(rows)
@@ -207,7 +207,7 @@ def test_minibatches_stand_for_their_population():
     assert_close(halves / 2, log_prob(rows))
 
 
-def test_new_rows_are_predicted_by_a_density():
+def test_the_predictive_density_of_the_mixture_integrates_to_one():
     """It integrates to one, with the mass of components not yet born."""
     rows = clusters(2, 40, 2)[0][:, :1].double()
     model = DPMixture(GaussianComponents(rows, 2).double())

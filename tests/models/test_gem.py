@@ -7,7 +7,7 @@ import pytest
 import torch
 from pyro import poutine
 from pyro.infer import TraceGraph_ELBO
-from support.helpers import make_episodes
+from support.episodes import make_episodes
 from torch.distributions import Beta, kl_divergence
 from torch.testing import assert_close
 
@@ -23,7 +23,7 @@ K = 5
 RANK = torch.arange(1, K + 1, dtype=torch.float64)
 
 
-def test_without_a_discount_sticks_are_what_they_were_to_the_bit():
+def test_a_discount_of_zero_changes_nothing():
     x = torch.randn(4, K)
     alpha = torch.tensor(1.7)
     expected = gem_sticks(alpha, K).log_prob(x)
@@ -73,7 +73,7 @@ def test_prior_passes_gradients_to_what_it_learns(remainder, learn):
     assert all(p.grad.isfinite() and p.grad != 0 for p in prior.parameters())
 
 
-def test_a_learned_discount_finds_the_one_that_made_the_sticks():
+def test_a_learned_discount_recovers_the_true_one():
     x = gem_sticks(ALPHA, 2000, DISCOUNT).sample((8,)).float()
     prior = GEM(1.0, discount=0.1, learn_discount=True)
     optimizer = torch.optim.Adam(prior.parameters(), lr=0.05)
@@ -84,7 +84,7 @@ def test_a_learned_discount_finds_the_one_that_made_the_sticks():
     assert prior.discount().item() == pytest.approx(0.4, abs=0.03)
 
 
-def test_growth_leaves_weights_and_their_prior_alone():
+def test_growth_does_not_change_weights_or_their_prior():
     """The k-th stick's prior does not ask how many follow."""
     gem, prior = GrowableGEM(3), GEM(1.0, discount=0.5)
     before = gem.mean_log_weights().detach()

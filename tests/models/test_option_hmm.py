@@ -1,4 +1,4 @@
-"""The model as a Pyro program: it samples, scales, collapses, and bounds what it should."""
+"""OptionHMM as a Pyro program: sampling, minibatches, collapsing and bounds."""
 
 import math
 
@@ -7,7 +7,9 @@ import pytest
 import torch
 from pyro import poutine
 from pyro.infer import SVI, Predictive, Trace_ELBO, TraceGraph_ELBO
-from support.helpers import enumerate_paths, make_episodes, make_model
+from support.episodes import make_episodes
+from support.option_models import make_model
+from support.paths import enumerate_paths
 from torch.testing import assert_close
 
 from pyro_options.guides import Exact, Relaxed, ScoreFunction, UniformWeights, weights_guide
@@ -78,7 +80,7 @@ def test_collapsed_model_still_draws_actions():
 
 @pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("name", ["exact", "relaxed", "score"])
-def test_a_users_own_svi_loop_trains_every_parameter(name, prior):
+def test_pyros_svi_trains_every_parameter(name, prior):
     """Pyro's SVI, optimizer and default param store; no part of our training loop."""
     pyro.clear_param_store()
     torch.manual_seed(0)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from pyro import poutine
 from pyro.infer import Predictive
-from support.helpers import make_episodes, two_kinds
+from support.episodes import make_episodes, two_kinds_of_episodes
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories, integer_sequences
@@ -67,7 +67,7 @@ def test_the_joint_sums_to_the_collapsed_model_and_the_guide_to_one(double, leng
     assert float(guide.exp().sum()) == pytest.approx(1)
 
 
-def test_the_cold_elbo_is_the_enumerated_one_and_a_bound(double):
+def test_the_elbo_at_low_temperature_equals_enumeration_and_is_a_bound(double):
     data = one_episode()
     both = method(data)
     joint, guide = (
@@ -85,7 +85,7 @@ def test_the_cold_elbo_is_the_enumerated_one_and_a_bound(double):
     assert float(samples) / len(many) == pytest.approx(elbo, abs=4 * spread / math.sqrt(len(many)))
 
 
-def test_padding_reaches_no_number():
+def test_padding_does_not_change_any_result():
     data = make_episodes(6)
     both = method(data)
     grown = Trajectories(
@@ -111,7 +111,7 @@ def test_the_model_draws_actions(prior):
 
 @pytest.mark.parametrize("useful", [False, True])
 def test_growth_judges_by_the_exact_likelihood(useful):
-    data = two_kinds()
+    data = two_kinds_of_episodes()
     both = method(data, "compile-np", num_options=None, rule="trial", initial_options=1)
     trainer = Trainer(both.model, both.guide, data, TrainConfig(batch_size=20, progress=False), both.growth)
     grow([both.model, both.guide], 1, trainer.optimizer)
@@ -124,7 +124,7 @@ def test_growth_judges_by_the_exact_likelihood(useful):
     assert both.model.num_options == both.guide.weights.num_components == both.guide.encoder.num_options == K
 
 
-def test_its_skills_stop_at_the_cap_or_as_segments_do():
+def test_skills_stop_at_max_duration_or_with_the_rate_of_segments():
     data = make_episodes(8, num_steps=12)
     rates = {}
     for cap in (None, 15):
@@ -149,7 +149,7 @@ class Still(gym.Env):
         return np.zeros(3, np.float32), 1.0, False, False, {}
 
 
-def test_its_skills_segment_save_describe_and_run(tmp_path):
+def test_skills_of_compile_segment_save_describe_and_run(tmp_path):
     data = make_episodes(16)
     settings = {"epochs": 2, "batch_size": 8, "progress": False, "device": "cpu"}
     skills = discover(data, "compile", num_options=3, num_segments=3, max_duration=15, **settings)
@@ -166,7 +166,7 @@ def test_its_skills_segment_save_describe_and_run(tmp_path):
     assert env.step(4)[4]["duration"] == 15
 
 
-def test_the_presets_are_the_papers():
+def test_the_preset_for_atari():
     data = make_episodes(8)
     both = build("compile-np", data, **PRESETS["compile-atari"])
     assert both.model.segments.count == 7 and both.model.max_duration == 15
@@ -187,7 +187,7 @@ def test_bad_settings_are_refused(config, match):
         method(make_episodes(4), **config)
 
 
-def test_integer_sequences_are_what_they_say():
+def test_integer_sequences_have_the_statistics_they_were_asked_for():
     truth = integer_sequences(500, num_symbols=5, num_segments=3, mean_length=3.0, seed=4)
     data = truth.trajectories
     assert torch.equal(data.actions, truth.options) and data.num_actions == 5

@@ -1,16 +1,16 @@
 """Options chosen by the state: the path distribution against enumeration, and the model that grows."""
 
-import itertools
-
 import pyro
 import pytest
 import torch
 from pyro.infer import TraceGraph_ELBO
-from support.helpers import P_VALUE, make_episodes, mask_of, path_goodness_of_fit
+from support.episodes import make_episodes
+from support.growth_checks import AlwaysPropose
+from support.paths import P_VALUE, enumerate_paths, mask_of, path_goodness_of_fit
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories
-from pyro_options.growth import DataBirth, Verdict, grow
+from pyro_options.growth import DataBirth, grow
 from pyro_options.guides import Exact, GrowableGEM
 from pyro_options.handlers import GrowthMessenger, collapse
 from pyro_options.infer import TrainConfig, Trainer, component_counts
@@ -28,29 +28,17 @@ def pieces(batch=(), T=T, K=K, dtype=torch.float64):
     return log_weights, torch.randn(shape, dtype=dtype), torch.randn(shape, dtype=dtype)
 
 
-def enumerate_paths(log_weights, logits, emission):
+def possible_paths(log_weights, logits, emission):
     """Every path ``(P, T, K + 1)`` that is possible, its probability, and that times the likelihood of the actions."""
-    eta, psi, like = log_weights.exp(), torch.sigmoid(logits), emission.exp()
-    T, K = emission.shape
-    values, prior, joint = [], [], []
-    for b in itertools.product((0, 1), repeat=T - 1):
-        for h in itertools.product(range(K), repeat=T):
-            probability, likelihood = eta[0, h[0]], like[0, h[0]]
-            for t in range(1, T):
-                stop = psi[t, h[t - 1]]
-                probability = probability * (stop * eta[t, h[t]] if b[t - 1] else (1 - stop) * (h[t] == h[t - 1]))
-                likelihood = likelihood * like[t, h[t]]
-            if probability > 0:
-                values.append(torch.cat([torch.tensor([1.0, *b])[:, None], torch.eye(K)[list(h)]], -1).double())
-                prior.append(probability)
-                joint.append(probability * likelihood)
-    return torch.stack(values), torch.stack(prior), torch.stack(joint)
+    every = enumerate_paths(log_weights, logits, emission)
+    possible = every.prior > 0
+    return every.values(emission.shape[-1])[possible], every.prior[possible], every.joint[possible]
 
 
 def test_everything_equals_enumeration():
     log_weights, logits, emission = pieces()
     path = StatePath(log_weights, logits)
-    values, prior, joint = enumerate_paths(log_weights, logits, emission)
+    values, prior, joint = possible_paths(log_weights, logits, emission)
     assert_close(path.log_prob(values), prior.log())
     assert_close(path.log_marginal(emission), joint.sum().log())
     posterior, weights = path.posterior(emission), joint / joint.sum()
@@ -62,7 +50,7 @@ def test_everything_equals_enumeration():
 
 def test_viterbi_is_the_best_option_sequence():
     log_weights, logits, emission = pieces()
-    values, _, joint = enumerate_paths(log_weights, logits, emission)
+    values, _, joint = possible_paths(log_weights, logits, emission)
     totals: dict = {}
     for options, probability in zip(values[..., 1:].argmax(-1).tolist(), joint):
         totals[tuple(options)] = totals.get(tuple(options), 0) + probability
@@ -76,7 +64,7 @@ def test_samples_of_prior_and_posterior_follow_enumeration():
     log_weights, logits, emission = pieces(T=3, K=2)
     log_weights = torch.log_softmax(log_weights, -1)
     path = StatePath(log_weights, logits)
-    values, prior, joint = enumerate_paths(log_weights, logits, emission)
+    values, prior, joint = possible_paths(log_weights, logits, emission)
     assert path_goodness_of_fit(path.sample((4000,)), values, prior) > P_VALUE
     drawn = path.expand([4000]).sample_posterior(emission.expand(4000, 3, 2))
     assert path_goodness_of_fit(drawn, values, joint / joint.sum()) > P_VALUE
@@ -118,20 +106,10 @@ def test_growing_changes_no_weight_in_any_state():
     assert_close(after[..., :2], before)
 
 
-class Always:
-    """One birth at every check."""
-
-    def propose(self, usage):
-        return 1
-
-    def accept(self, newborns):
-        return Verdict(True)
-
-
 def test_model_trains_grows_and_explains():
     model, guide = make(1)
     data = make_episodes(20)
-    growth = GrowthMessenger([model, guide], Always(), DataBirth(steps=2), every=1, site="actions")
+    growth = GrowthMessenger([model, guide], AlwaysPropose(), DataBirth(steps=2), every=1, site="actions")
     Trainer(model, guide, data, TrainConfig(progress=False), growth).run(2)
     assert model.num_options == guide.weights.num_components == model.tilt.num_components == 3
     with pyro.get_param_store().scope():

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from support.helpers import mask_of
 from support.layers import CONTINUOUS, DISCRETE, ENCODERS, LENGTHS, STATES, A, D, K, N, OwnNetwork, T, randomized
+from support.paths import mask_of
 from torch import nn
 from torch.testing import assert_close
 
@@ -16,7 +16,7 @@ every_encoder = pytest.mark.parametrize("name", ENCODERS)
 
 
 @pytest.mark.parametrize("policy", [CategoricalPolicy, GaussianPolicy])
-def test_an_own_state_network_is_trained_with_the_heads(policy):
+def test_a_custom_state_network_is_trained_with_the_heads(policy):
     network = OwnNetwork()
     module = policy(D, K, A, network=network)
     actions = DISCRETE if policy is CategoricalPolicy else CONTINUOUS
@@ -55,7 +55,7 @@ def test_context_of_a_padded_episode_is_that_of_the_episode_alone(name):
         assert_close(padded[i, :length], alone[0], rtol=0, atol=1e-6)
 
 
-def test_context_depends_on_what_comes_and_not_on_what_was():
+def test_context_depends_on_later_steps_only():
     encoder, steps = PathEncoder(D, K), STATES.clone().requires_grad_()
     context = encoder.context(steps, mask_of(LENGTHS, T), torch.zeros(K))
     for i, length in enumerate(LENGTHS):
@@ -148,7 +148,7 @@ def test_heads_in_one_product_equal_policy_and_termination_apart(kind, hidden):
     assert_close(actions(path).log_prob(value), policy(states, path).log_prob(value))
 
 
-def test_heads_of_any_other_policy_are_called_as_they_are():
+def test_other_policies_are_called_unchanged():
     class Doubled(nn.Module):
         def forward(self, states, path, mask):
             return 2 * states

@@ -1,4 +1,4 @@
-"""Entries of a state that never vary are left out, and nothing else changes."""
+"""Entries of a state that never vary are left out of networks."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def test_refuses_bad_entries(index):
 
 @pytest.mark.parametrize("hidden", [(), (5,)])
 @pytest.mark.parametrize("guide", ["exact", "relaxed"])
-def test_training_learns_and_new_states_with_other_constants_are_read_as_known_ones(guide, hidden):
+def test_constant_entries_are_ignored_after_training(guide, hidden):
     data = bits()
     method = build(None, data, guide=guide, num_options=2, hidden=hidden)
     config = TrainConfig(epochs=30, learning_rate=0.05, batch_size=10, progress=False, device="cpu")
@@ -46,7 +46,7 @@ def test_training_learns_and_new_states_with_other_constants_are_read_as_known_o
     assert method.model.policy(data.states).logits.std(0).max() > 0
 
 
-def test_bytes_tell_the_same_as_their_bits():
+def test_packed_bytes_give_the_same_inputs_as_their_bits():
     torch.manual_seed(0)
     packed = torch.randint(0, 4, (20, 6, 3), dtype=torch.uint8) << 3
     mask = torch.rand(20, 6) < 0.8

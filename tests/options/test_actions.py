@@ -1,3 +1,5 @@
+"""Distributions of actions given a path, and with the path summed out."""
+
 import pytest
 import torch
 from pyro.distributions.testing.gof import auto_goodness_of_fit, multinomial_goodness_of_fit
@@ -33,7 +35,7 @@ families = pytest.mark.parametrize("family", [categorical, gaussian])
 
 
 @families
-def test_components_are_torchs(family):
+def test_component_log_prob_equals_torch_distributions(family):
     actions, reference, value = family()
     for_every_option = value.unsqueeze(2).expand(reference.sample().shape)
     assert_close(actions.component_log_prob(value), reference.log_prob(for_every_option))

@@ -1,3 +1,5 @@
+"""Autoregressive, relaxed and straight-through paths of guides."""
+
 import itertools
 
 import pytest

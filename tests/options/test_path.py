@@ -1,3 +1,5 @@
+"""The distribution over option paths against enumeration, a hidden Markov model and the paper."""
+
 import itertools
 import math
 
@@ -20,7 +22,7 @@ shapes = pytest.mark.parametrize("num_steps, num_options", SHAPES)
 
 @leftovers
 @shapes
-def test_log_prob_of_every_path_equals_the_story(num_steps, num_options, leftover):
+def test_log_prob_of_every_path_equals_the_generative_process(num_steps, num_options, leftover):
     log_weights, logits, emission = random_episodes(num_steps, num_options, leftover=leftover)
     paths = enumerate_paths(log_weights, logits, emission)
     log_prob = OptionPath(log_weights, logits).log_prob(paths.values(num_options))
@@ -150,7 +152,7 @@ def test_garbage_in_the_padding_changes_nothing(garbage, relaxed):
         assert torch.equal(actual[name], number), name
 
 
-def test_a_padded_episode_is_the_same_as_alone():
+def test_a_padded_episode_gives_the_results_of_the_episode_alone():
     lengths, T, K = (5, 3, 1), 5, 3
     log_weights, logits, emission = random_episodes(T, K, batch=(3,))
     value = OptionPath(log_weights, logits).sample()
@@ -204,7 +206,7 @@ def relaxation(weights, psi, b, h):
 
 
 @leftovers
-def test_relaxed_log_prob_is_the_papers(leftover):
+def test_relaxed_log_prob_equals_appendix_a_of_the_paper(leftover):
     log_weights, logits, _ = random_episodes(5, 3, batch=(4,), leftover=leftover)
     b, h = torch.rand(4, 5).double(), torch.randn(4, 5, 3).double().softmax(-1)
     expected = [relaxation(log_weights.exp(), torch.sigmoid(logits[i]), b[i], h[i]) for i in range(4)]

@@ -1,4 +1,4 @@
-"""Whatever comes in: a right answer, or a refusal in our own words. Never a raw error from deep inside."""
+"""Random input of every kind gives a right answer or an InputError, never an error from deep inside."""
 
 import math
 from contextlib import suppress
@@ -72,7 +72,7 @@ def test_any_arrays_are_data_or_refused(states, actions, lengths, packed, num_ac
 
 
 @pytest.mark.parametrize("bad", [None, "text", [[[1.0], [2.0, 3.0]]], object(), [["a"]], {"states": 1}, [None]])
-def test_what_is_no_array_is_refused_in_our_words(bad):
+def test_other_things_than_arrays_are_refused_with_input_error(bad):
     with pytest.raises(InputError, match="states"):
         Trajectories(bad, None)
     with pytest.raises(InputError, match="states"):
@@ -110,7 +110,7 @@ def test_batches_and_parts_hold_every_episode_once(data, size, fraction):
 
 
 @given(arrays.arrays(np.uint8, arrays.array_shapes(max_dims=3, max_side=4)))
-def test_bits_come_back(values):
+def test_packing_inverts_unpacking(values):
     assert torch.equal(pack_bits(unpack_bits(torch.from_numpy(values))), torch.from_numpy(values))
 
 
@@ -205,7 +205,7 @@ def skills():
 
 @given(ANY_ARRAY, st.one_of(st.integers(-2, 4), ANY_ARRAY), st.booleans())
 @settings(max_examples=200)
-def test_skills_act_on_what_they_know_or_refuse(skills, observation, option, deterministic):
+def test_skills_act_on_observations_or_refuse_them(skills, observation, option, deterministic):
     for ask in (
         lambda: skills.predict(observation, option, deterministic),
         lambda: skills.action_probabilities(observation, option).argmax(-1),
@@ -218,13 +218,13 @@ def test_skills_act_on_what_they_know_or_refuse(skills, observation, option, det
 
 
 @given(trajectories(max_actions=6))
-def test_skills_judge_the_data_they_fit_or_refuse(skills, data):
+def test_skills_give_a_likelihood_or_refuse_the_data(skills, data):
     with suppress(InputError):
         assert skills.log_likelihood(data) < 1e-6 and data.state_dim == 3
 
 
 @given(NUMBERS, NUMBERS, NUMBERS)
-def test_wrappers_take_numbers_that_make_sense(gamma, max_duration, frame_skip):
+def test_the_skill_wrapper_works_or_refuses_its_settings(gamma, max_duration, frame_skip):
     with suppress(InputError):
         env = SkillWrapper(MessageEnv(3), None, gamma, max_duration, frame_skip=frame_skip)
         env.reset(seed=0)
@@ -232,7 +232,7 @@ def test_wrappers_take_numbers_that_make_sense(gamma, max_duration, frame_skip):
 
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=8), NUMBERS)
-def test_intervals_hold_what_they_are_of(scores, confidence):
+def test_bootstrap_intervals_lie_within_the_scores(scores, confidence):
     with suppress(InputError):
         low, high = bootstrap_interval(scores, confidence=confidence, num_resamples=20)
         assert min(scores) - 1e-6 <= low <= high <= max(scores) + 1e-6
@@ -240,7 +240,7 @@ def test_intervals_hold_what_they_are_of(scores, confidence):
 
 
 @given(st.lists(st.lists(st.floats(0, 10), max_size=4), max_size=3))
-def test_curves_of_any_length_are_summed_up_or_refused(xs):
+def test_curves_of_any_length_are_averaged_or_refused(xs):
     with suppress(InputError):
         band = curve_band([sorted(x) for x in xs], [[1.0] * len(x) for x in xs], 5, num_resamples=5)
         assert np.allclose(band.center, 1.0) and len(band.x) == 5
@@ -257,7 +257,7 @@ def test_segmentations_are_scored_or_refused(ours, truth):
         assert 0 <= boundary_scores(boundaries(ours, mask), boundaries(truth, mask), mask).f1 <= 1
 
 
-def test_huge_labels_take_no_memory():
+def test_huge_labels_do_not_need_huge_tables():
     labels = torch.tensor([[0, 10**12, 10**12]])
     scores = label_scores(labels, torch.tensor([[5, 7, 7]]), torch.ones(1, 3, dtype=torch.bool))
     assert scores.accuracy == 1.0 and scores.naming == {0: 5, 10**12: 7}
@@ -298,6 +298,6 @@ def test_any_legal_data_can_be_learned_from(data):
         ({"validation": 0.0, "num_options": None}, "validation"),
     ],
 )
-def test_discover_refuses_in_our_words(change, message):
+def test_discover_refuses_bad_settings_with_input_error(change, message):
     with pytest.raises(InputError, match=message):
         discover(**{"trajectories": make_episodes(), "epochs": 1, "num_options": 2, "progress": False} | change)

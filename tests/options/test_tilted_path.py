@@ -1,4 +1,4 @@
-"""Terminations that cost something, against enumeration, and what the cost does to options."""
+"""Paths with a termination cost against enumeration, and the effect of the cost on options."""
 
 import pyro
 import pytest
@@ -90,7 +90,7 @@ def joint_log_prob(model, data, collapsed):
 
 
 @pytest.mark.parametrize("collapsed", [True, False])
-def test_a_model_without_cost_is_the_papers_and_one_with_it_pays(collapsed):
+def test_a_termination_cost_lowers_the_log_prob_and_zero_changes_nothing(collapsed):
     plain, data = make_model(), make_episodes()
     free = OptionHMM(plain.policy, plain.termination, termination_cost=0.0)
     dear = OptionHMM(plain.policy, plain.termination, termination_cost=1.5)

@@ -1,4 +1,4 @@
-"""A training that is stopped and resumed is the training that was not."""
+"""A training that is stopped and resumed ends with the same bits as one without a break."""
 
 import json
 import logging
@@ -8,8 +8,9 @@ import random
 import numpy as np
 import pytest
 import torch
-from support.helpers import make_episodes, make_model
-from support.stopped_runs import DATA, finished, make_trainer, run_until
+from support.episodes import make_episodes
+from support.option_models import make_model
+from support.small_trainings import DATA, finished, make_trainer, run_until
 
 from pyro_options.data import Trajectories
 from pyro_options.discovery import METHODS
@@ -48,7 +49,7 @@ def test_never_more_is_lost_than_one_interval(every_steps, tmp_path):
         assert steps - every_steps <= resumed.num_steps <= steps
 
 
-def test_time_makes_checkpoints_too(tmp_path):
+def test_checkpoints_are_written_by_time_too(tmp_path):
     path = tmp_path / "run.safetensors"
     run_until(make_trainer(checkpoint=Checkpoint(path)), 6)
     assert not path.exists()
@@ -56,7 +57,7 @@ def test_time_makes_checkpoints_too(tmp_path):
     assert make_trainer(checkpoint=Checkpoint(path, resume=True)).num_steps == 6
 
 
-def test_prunings_are_resumed_and_what_is_settled_stays_so(tmp_path):
+def test_a_training_with_removals_resumes_and_a_finished_one_stays_finished(tmp_path):
     def trainer(checkpoint=None):
         return make_trainer(checkpoint=checkpoint, method={"rule": "trial", "initial_options": 6}, epochs=3)
 
@@ -81,7 +82,7 @@ def test_a_longer_training_goes_on_from_a_finished_one(tmp_path):
     assert longer.epoch == len(longer.history.elbo) == 3
 
 
-def test_the_one_before_is_used_when_the_last_is_damaged(tmp_path, caplog):
+def test_the_previous_checkpoint_is_used_when_the_last_is_damaged(tmp_path, caplog):
     path = tmp_path / "run.safetensors"
     run_until(make_trainer(checkpoint=Checkpoint(path, every_steps=2)), 9)
     content = bytearray(path.read_bytes())
@@ -105,7 +106,7 @@ def test_a_kill_between_the_two_renames_loses_nothing(tmp_path):
     assert make_trainer(checkpoint=Checkpoint(path, resume=True)).num_steps == 8
 
 
-def test_a_failed_write_leaves_the_last_good_one_and_no_litter(tmp_path, monkeypatch):
+def test_a_failed_write_keeps_the_last_checkpoint_and_leaves_no_temporary_file(tmp_path, monkeypatch):
     path = tmp_path / "run.safetensors"
     trainer = make_trainer(checkpoint=Checkpoint(path, every_steps=2))
     run_until(trainer, 4)
@@ -131,14 +132,14 @@ def test_a_failed_write_leaves_the_last_good_one_and_no_litter(tmp_path, monkeyp
         ({"name": "ddo"}, "the same growth"),
     ],
 )
-def test_another_training_is_refused(change, message, tmp_path):
+def test_resuming_with_other_settings_is_refused(change, message, tmp_path):
     path = tmp_path / "run.safetensors"
     make_trainer(checkpoint=path, epochs=1).run()
     with pytest.raises(FileError, match=message):
         make_trainer(**{"epochs": 1, "checkpoint": Checkpoint(path, resume=True)} | change)
 
 
-def test_what_is_about_the_run_must_be_the_same(tmp_path):
+def test_resuming_with_other_facts_about_the_run_is_refused(tmp_path):
     path = tmp_path / "run.safetensors"
     make_trainer(checkpoint=Checkpoint(path, about={"cost": 1.0}), epochs=1).run()
     make_trainer(checkpoint=Checkpoint(path, True, about={"cost": 1.0}), epochs=1)
@@ -183,7 +184,7 @@ def test_a_file_that_lacks_something_is_refused(missing, tmp_path):
         make_trainer(checkpoint=Checkpoint(path, resume=True), epochs=1)
 
 
-def test_settings_become_plain_and_files_hold_no_code(tmp_path):
+def test_settings_are_saved_as_json_without_code(tmp_path):
     described = plain({"a": Constant(1.0), "b": (1, None), "c": make_model})
     assert described == {"a": {"type": "Constant", "value": 1.0}, "b": [1, None], "c": "make_model"}
     path = tmp_path / "run.safetensors"
@@ -193,7 +194,7 @@ def test_settings_become_plain_and_files_hold_no_code(tmp_path):
     assert b"pickle" not in path.read_bytes()
 
 
-def test_all_random_numbers_come_back():
+def test_random_states_are_restored():
     set_seed(3)
     np.random.randn()  # leaves half of a pair behind
     random.gauss(0, 1)
@@ -238,7 +239,7 @@ def test_continuous_actions_and_models_put_together_by_hand(tmp_path):
     assert finished(by_hand(Checkpoint(path.with_name("other"), resume=True))) == expected
 
 
-def test_options_that_depend_on_the_state_resume(tmp_path):
+def test_a_state_dependent_model_resumes(tmp_path):
     def trainer(checkpoint=None):
         set_seed(2)
         model = StateOptionHMM(CategoricalPolicy(3, 2, 4), Termination(3, 2), 3)

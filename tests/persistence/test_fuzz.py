@@ -1,4 +1,4 @@
-"""500 damaged files: each is read as what was written, or refused with our own exception."""
+"""Damaged files are read as what was written or refused with an exception of the library."""
 
 import io
 import json
@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from support.helpers import make_episodes
+from support import small_trainings
+from support.episodes import make_episodes
 
 from pyro_options.data import Trajectories, from_npz
-from pyro_options.discovery import build, discover
+from pyro_options.discovery import discover
 from pyro_options.errors import FileError, PyroOptionsError
-from pyro_options.infer import TrainConfig, Trainer, set_seed
+from pyro_options.infer import Trainer
 from pyro_options.persistence import Checkpoint
 from pyro_options.skills import Skills
 
@@ -23,10 +24,8 @@ DATA = make_episodes(8)
 
 
 def make_trainer(checkpoint=None):
-    set_seed(0)
-    method = build("options-exact", DATA, hidden=(), rule="usage", check_every=1)
-    config = TrainConfig(epochs=2, batch_size=4, progress=False, device="cpu")
-    return Trainer(method.model, method.guide, DATA, config, method.growth, checkpoint=checkpoint)
+    settings = {"hidden": (), "check_every": 1}
+    return small_trainings.make_trainer(checkpoint=checkpoint, data=DATA, epochs=2, batch_size=4, method=settings)
 
 
 def content(kind, value):
@@ -141,7 +140,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("kind", BOMBS)
-def test_archives_that_lie_are_refused_before_memory_is_taken(kind, tmp_path):
+def test_archives_with_false_headers_are_refused_before_memory_is_allocated(kind, tmp_path):
     good = [
         member(f"{name}.npy", value.numpy()) for name, value in (("actions", DATA.actions), ("lengths", DATA.lengths))
     ]
@@ -150,7 +149,7 @@ def test_archives_that_lie_are_refused_before_memory_is_taken(kind, tmp_path):
         from_npz(tmp_path / "bomb.npz")
 
 
-def test_a_real_bomb_is_refused_by_what_it_declares(tmp_path):
+def test_a_zip_bomb_is_refused_by_its_declared_size(tmp_path):
     """16 MB of zeros in 16 kB; with the limit below what it declares nothing is unpacked."""
     states = np.zeros((64, 64, 1024), np.float32)
     np.savez_compressed(tmp_path / "zeros.npz", states=states, actions=np.zeros((64, 64), int), lengths=np.full(64, 64))
@@ -160,14 +159,14 @@ def test_a_real_bomb_is_refused_by_what_it_declares(tmp_path):
     assert len(from_npz(tmp_path / "zeros.npz")) == 64
 
 
-def test_more_than_the_machine_has_is_refused(tmp_path, monkeypatch):
+def test_data_larger_than_memory_are_refused(tmp_path, monkeypatch):
     DATA.save(tmp_path / "data.npz")
     monkeypatch.setattr("pyro_options.data.archive._memory", lambda: 100)
     with pytest.raises(FileError, match="at most 100 bytes"):
         Trajectories.load(tmp_path / "data.npz")
 
 
-def test_members_with_paths_write_nothing_anywhere(tmp_path):
+def test_archive_members_with_paths_write_no_file(tmp_path):
     npz(tmp_path / "evil.npz", ("../../evil.npy", b"x"), member("states.npy", np.zeros((1, 1, 1))))
     with pytest.raises(FileError, match="'actions'"):
         from_npz(tmp_path / "evil.npz")

@@ -1,4 +1,4 @@
-"""Ctrl-C loses nothing and says how to go on, and discovery does go on."""
+"""Ctrl-C saves the training and says how to resume it."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 import torch
-from support.stopped_runs import DATA, finished, make_trainer
+from support.small_trainings import DATA, finished, make_trainer
 
 from pyro_options.discovery import discover
 from pyro_options.errors import InputError, Interrupted
@@ -32,7 +32,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     assert finished(resumed) == finished(make_trainer())
 
 
-def test_ctrl_c_twice_stops_at_once_and_other_threads_are_left_alone():
+def test_a_second_ctrl_c_stops_at_once_and_other_threads_are_not_affected():
     with pytest.raises(KeyboardInterrupt), postponing_interrupts() as pause:
         os.kill(os.getpid(), signal.SIGINT)
         assert pause.requested
@@ -49,7 +49,7 @@ def test_ctrl_c_twice_stops_at_once_and_other_threads_are_left_alone():
     assert seen == [False]
 
 
-def test_a_command_ends_with_the_words_of_the_interruption(capsys):
+def test_a_command_prints_the_message_of_the_interruption(capsys):
     with pytest.raises(SystemExit) as caught, explained_interrupts():
         raise Interrupted("All is saved.")
     assert caught.value.code == 130 and "All is saved." in capsys.readouterr().err
@@ -57,7 +57,7 @@ def test_a_command_ends_with_the_words_of_the_interruption(capsys):
         pass
 
 
-def test_a_settled_training_that_was_interrupted_at_the_end_says_so_too(tmp_path):
+def test_an_interruption_during_the_last_check_is_reported_too(tmp_path):
     trainer = make_trainer(checkpoint=tmp_path / "run", epochs=1)
     settle = trainer.settle
 
@@ -89,7 +89,7 @@ def test_discover_resumes(tmp_path):
         discover(DATA, resume=True, **quick)
 
 
-def test_discover_goes_on_for_more_epochs_with_the_interval_it_began_with(tmp_path):
+def test_discover_resumed_for_more_epochs_keeps_its_check_interval(tmp_path):
     path = tmp_path / "run.safetensors"
     quick = {"batch_size": 7, "progress": False, "device": "cpu", "checkpoint": path, "resume": True}
     first, more = (discover(DATA, epochs=epochs, **quick).metadata for epochs in (6, 12))

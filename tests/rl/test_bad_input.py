@@ -1,4 +1,4 @@
-"""Learners on steps that last: what they log, what they refuse, and that the example in the docstring runs."""
+"""Learners over skills: logging, refused input, and the example in the docstring."""
 
 import inspect
 from itertools import cycle
@@ -11,17 +11,16 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
-from support.skill_sets import LinearSkills, Nested
+from support.skill_envs import DictObservations, linear_skills, switches_with_skills
 
 from pyro_options.envs import SkillWrapper, SwitchesEnv
 from pyro_options.rl import SMDPPPO, SMDPDictRolloutBuffer, SMDPReplayBuffer, SMDPRolloutBuffer
 
-SIZE = SwitchesEnv().observation_space.shape[0]
 SHORT = dict(n_steps=16, batch_size=16, n_epochs=1, device="cpu", seed=1)
 
 
 def make(gamma=0.99):
-    return SkillWrapper(Monitor(SwitchesEnv(max_steps=25)), LinearSkills(SIZE, 3, 5), gamma)
+    return switches_with_skills(linear_skills(), gamma)
 
 
 def longest_episode(learner):
@@ -37,12 +36,13 @@ def test_the_example_reports_lengths_in_steps_of_the_environment():
         learners.append(SMDPPPO(*args, **SHORT | {"n_steps": 80}))
         return learners[0]
 
-    exec(example, globals() | {"skills": LinearSkills(SIZE, 3, 5), "SMDPPPO": learner})
+    names = {"gym": gym, "DummyVecEnv": DummyVecEnv, "Monitor": Monitor, "SkillWrapper": SkillWrapper}
+    exec(example, names | {"skills": linear_skills(), "SMDPPPO": learner})
     assert longest_episode(learners[0]) == 100 > learners[0].n_steps
 
 
 def test_make_vec_env_takes_the_skills_as_its_wrapper():
-    given = {"wrapper_class": SkillWrapper, "wrapper_kwargs": {"skills": LinearSkills(SIZE, 3, 5)}}
+    given = {"wrapper_class": SkillWrapper, "wrapper_kwargs": {"skills": linear_skills()}}
     envs = make_vec_env(lambda: SwitchesEnv(max_steps=25), 2, **given)
     assert longest_episode(SMDPPPO("MlpPolicy", envs, **SHORT).learn(32)) == 25 > SHORT["n_steps"]
 
@@ -63,25 +63,25 @@ def test_the_replay_buffer_must_be_told_gamma():
         other.learn(60)
 
 
-def test_replay_of_several_steps_is_refused():
+def test_n_step_replay_is_refused():
     with pytest.raises(ValueError, match="n_steps=1 but got 3"):
         dqn(replay_buffer_kwargs={"gamma": 0.99, "n_steps": 3})
 
 
 def test_replay_of_dictionaries_is_refused():
     with pytest.raises(ValueError, match=r"one array but got Dict.*FlattenObservation"):
-        dqn("MultiInputPolicy", lambda: Nested(make()), replay_buffer_kwargs={"gamma": 0.99})
+        dqn("MultiInputPolicy", lambda: DictObservations(make()), replay_buffer_kwargs={"gamma": 0.99})
 
 
 def test_a_buffer_must_suit_the_observations():
     with pytest.raises(ValueError, match="Derive yours from SMDPDictRolloutBuffer"):
-        envs = DummyVecEnv([lambda: Nested(make())])
+        envs = DummyVecEnv([lambda: DictObservations(make())])
         SMDPPPO("MultiInputPolicy", envs, rollout_buffer_class=SMDPRolloutBuffer, **SHORT)
     with pytest.raises(ValueError, match="Derive yours from SMDPRolloutBuffer"):
         SMDPPPO("MlpPolicy", DummyVecEnv([make]), rollout_buffer_class=SMDPDictRolloutBuffer, **SHORT)
 
 
-def test_an_option_that_fell_out_of_use_is_logged_as_zero():
+def test_an_option_that_is_no_longer_used_is_logged_as_zero():
     """In a second call of learn too, in which it was never chosen."""
 
     class Records(KVWriter):

@@ -1,4 +1,4 @@
-"""Learners on steps that last: bit for bit PPO where nothing lasts, brute force where something does."""
+"""Learners over skills: equal to PPO and DQN with durations of 1, and to brute force with longer ones."""
 
 import gymnasium as gym
 import numpy as np
@@ -8,25 +8,19 @@ from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
-from support.skill_sets import LinearSkills, Nested, ScriptedSkills
+from support.skill_envs import SIZE, DictObservations, linear_skills, switches_with_skills
+from support.skill_sets import ScriptedSkills
 
 from pyro_options.envs import SkillWrapper, SwitchesEnv
 from pyro_options.rl import SMDPPPO, CurveCallback, SMDPDictRolloutBuffer, SMDPReplayBuffer, SMDPRolloutBuffer
 
 GAMMA, LAMBDA = 0.9, 0.8
-SIZE = SwitchesEnv().observation_space.shape[0]
 SHORT = dict(n_steps=16, batch_size=16, n_epochs=2, device="cpu", seed=1)
 
 
-def make_env(skills=None, max_steps=25, num_envs=2, gamma=0.99, wrap=lambda env: env, **options):
-    def make():
-        return wrap(SkillWrapper(Monitor(SwitchesEnv(max_steps=max_steps)), skills, gamma, **options))
-
-    return DummyVecEnv([make] * num_envs)
-
-
-def linear(**options):
-    return LinearSkills(SIZE, 3, 5, **options)
+def make_env(skills=None, gamma=0.99, wrap=lambda env: env):
+    """Two environments."""
+    return DummyVecEnv([lambda: wrap(switches_with_skills(skills, gamma))] * 2)
 
 
 ONE_STEP = ScriptedSkills(lambda x, k: k, lambda x, k: True, 3, 5, state_dim=SIZE)
@@ -54,7 +48,8 @@ def test_equals_ppo_bit_for_bit_after_ten_updates(skills):
 
 def test_equals_ppo_bit_for_bit_with_dict_observations():
     runs = [
-        algorithm("MultiInputPolicy", make_env(None, wrap=Nested), **SHORT).learn(100) for algorithm in (PPO, SMDPPPO)
+        algorithm("MultiInputPolicy", make_env(None, wrap=DictObservations), **SHORT).learn(100)
+        for algorithm in (PPO, SMDPPPO)
     ]
     assert isinstance(runs[1].rollout_buffer, SMDPDictRolloutBuffer)
     assert_same_parameters(*runs)
@@ -62,7 +57,7 @@ def test_equals_ppo_bit_for_bit_with_dict_observations():
 
 def test_durations_change_what_is_learned():
     """The comparison above could see a difference."""
-    env = dict(skills=linear())
+    env = dict(skills=linear_skills())
     ours, plain = trained(SMDPPPO, make_env(**env), 2), trained(PPO, make_env(**env), 2)
     assert any(not torch.equal(a, b) for a, b in zip(ours.policy.parameters(), plain.policy.parameters()))
     assert ours.num_primitive_steps > ours.num_timesteps
@@ -160,7 +155,7 @@ def test_rollouts_equal_brute_force_with_mixed_durations_truncations_and_termina
 
 
 def test_another_gamma_inside_skills_is_refused():
-    model = SMDPPPO("MlpPolicy", make_env(linear(), gamma=0.95), gamma=0.99, **SHORT)
+    model = SMDPPPO("MlpPolicy", make_env(linear_skills(), gamma=0.95), gamma=0.99, **SHORT)
     with pytest.raises(ValueError, match=r"skills that discount by the learner's 0\.99 but got 0\.95"):
         model.learn(64)
 
@@ -170,10 +165,10 @@ def test_another_buffer_is_refused():
         SMDPPPO("MlpPolicy", make_env(), rollout_buffer_class=gym.Env, **SHORT)
 
 
-def test_save_load_predict_and_go_on(tmp_path):
-    model = SMDPPPO("MlpPolicy", make_env(linear()), **SHORT).learn(64)
+def test_save_load_predict_and_continue(tmp_path):
+    model = SMDPPPO("MlpPolicy", make_env(linear_skills()), **SHORT).learn(64)
     model.save(tmp_path / "agent.zip")
-    loaded = SMDPPPO.load(tmp_path / "agent.zip", env=make_env(linear()), device="cpu")
+    loaded = SMDPPPO.load(tmp_path / "agent.zip", env=make_env(linear_skills()), device="cpu")
     assert isinstance(loaded.rollout_buffer, SMDPRolloutBuffer)
     assert (loaded.num_frames, loaded.num_timesteps) == (model.num_frames, 64)
     observation = np.zeros((4, SIZE), np.float32)
@@ -187,31 +182,31 @@ def test_save_load_predict_and_go_on(tmp_path):
     assert loaded.num_timesteps == 32 and loaded.num_frames < before + 32 * 25
 
 
-def as_function(calls):
-    return lambda locals_, globals_: calls.append(1) or True
-
-
 @pytest.mark.parametrize("kind", ["callback", "list", "function"])
-def test_callbacks_of_every_kind_are_called(kind):
-    calls, curve = [], CurveCallback()
-    callback = {"callback": curve, "list": [curve], "function": as_function(calls)}[kind]
-    SMDPPPO("MlpPolicy", make_env(linear()), **SHORT).learn(96, callback=callback)
+def test_callbacks_of_every_kind_follow_the_training(kind):
+    def note(locals_, globals_):
+        noted.append(locals_["self"].num_timesteps)
+        return True
+
+    noted, curve = [], CurveCallback()
+    callback = {"callback": curve, "list": [curve], "function": note}[kind]
+    SMDPPPO("MlpPolicy", make_env(linear_skills()), **SHORT).learn(96, callback=callback)
     if kind == "function":
-        assert len(calls) == 48
+        assert noted == list(range(2, 97, 2))  # after every step of both environments
     else:
         assert [row["steps"] for row in curve.rows] == [32, 64, 96]
         assert curve.rows[-1]["frames"] > 96 and {"return", "success"} <= curve.rows[-1].keys()
 
 
 def test_a_callback_can_stop_training():
-    model = SMDPPPO("MlpPolicy", make_env(linear()), **SHORT).learn(96, callback=lambda locals_, globals_: False)
+    model = SMDPPPO("MlpPolicy", make_env(linear_skills()), **SHORT).learn(96, callback=lambda locals_, globals_: False)
     assert model.num_timesteps == 2
 
 
 @pytest.mark.filterwarnings("ignore::tqdm.TqdmExperimentalWarning")  # Stable-Baselines3 chose tqdm's rich bar
 def test_progress_bar(capsys):
     pytest.importorskip("rich")
-    SMDPPPO("MlpPolicy", make_env(linear()), **SHORT).learn(32, progress_bar=True)
+    SMDPPPO("MlpPolicy", make_env(linear_skills()), **SHORT).learn(32, progress_bar=True)
     assert "32/32" in capsys.readouterr().out.replace(" ", "")
 
 
@@ -219,7 +214,7 @@ def test_tensorboard_gets_usage_durations_and_frames(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    model = SMDPPPO("MlpPolicy", make_env(linear()), tensorboard_log=str(tmp_path), **SHORT).learn(64)
+    model = SMDPPPO("MlpPolicy", make_env(linear_skills()), tensorboard_log=str(tmp_path), **SHORT).learn(64)
     events = EventAccumulator(str(tmp_path / "SMDPPPO_1")).Reload()
     logged = {tag: events.Scalars(tag)[-1].value for tag in events.Tags()["scalars"]}
     assert logged["options/mean_duration"] > 1 and 0 < logged["options/share"] < 1
@@ -245,7 +240,7 @@ def test_dqn_with_durations_of_1_equals_dqn_bit_for_bit():
 
 def test_dqn_targets_equal_brute_force():
     """Q-learning targets R + γ^τ max Q, no bootstrap after an end, but after a time limit."""
-    model = dqn(make_env(linear(), gamma=GAMMA), **with_durations(GAMMA)).learn(200)
+    model = dqn(make_env(linear_skills(), gamma=GAMMA), **with_durations(GAMMA)).learn(200)
     buffer = model.replay_buffer
     np.random.seed(0)
     samples = buffer.sample(500)
@@ -264,7 +259,7 @@ def test_dqn_targets_equal_brute_force():
     assert buffer.durations.max() > 1 and buffer.timeouts.any()
 
 
-def test_the_replay_buffer_stores_what_the_wrapper_said():
+def test_the_replay_buffer_stores_the_discounts_of_the_wrapper():
     space = gym.spaces.Box(-1, 1, (2,))
     buffer = SMDPReplayBuffer(10, space, gym.spaces.Discrete(3), "cpu", n_envs=1, gamma=GAMMA)
     zeros = np.zeros((1, 2), np.float32)

@@ -1,4 +1,4 @@
-"""PPO over skills in parts: what was stopped and resumed is what was not."""
+"""PPO over skills that is stopped and resumed ends with the same bits as without a break."""
 
 import os
 import signal
@@ -8,10 +8,11 @@ import pytest
 import torch
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from support.skill_envs import switches_with_skills
 from support.skill_sets import LinearSkills
-from support.stopped_runs import Killed
+from support.small_trainings import Killed
 
-from pyro_options.envs import SkillWrapper, SwitchesEnv, agent_space
+from pyro_options.envs import SwitchesEnv, agent_space
 from pyro_options.errors import FileError, InputError, Interrupted
 from pyro_options.persistence.storage import previous_of
 from pyro_options.rl import SMDPPPO, CurveCallback, PartwiseLearning
@@ -21,9 +22,7 @@ STEPS = 4 * 64
 
 def make_envs():
     skills = LinearSkills(50, 2, 5, termination_logit=0.0)
-    return DummyVecEnv(
-        [lambda: SkillWrapper(Monitor(SwitchesEnv(max_steps=20)), skills, 0.99, observe=agent_space)] * 2
-    )
+    return DummyVecEnv([lambda: switches_with_skills(skills, max_steps=20, observe=agent_space)] * 2)
 
 
 def make_learner(envs):
@@ -92,7 +91,7 @@ def test_a_finished_run_is_read_and_a_longer_one_goes_on(whole, tmp_path):
     assert learning(path).run(STEPS + 64)[1][:4] == rows
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(whole, tmp_path):
+def test_the_previous_checkpoint_is_used_when_the_last_is_damaged(whole, tmp_path):
     path = tmp_path / "agent"
     learning(path).run(STEPS)
     assert previous_of(path).exists()
@@ -101,7 +100,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(whole, tmp_path):
     assert parameters(learner) == parameters(whole[0]) and rows == whole[1]
 
 
-def test_another_run_is_refused(tmp_path):
+def test_resuming_with_other_settings_is_refused(tmp_path):
     path = tmp_path / "agent"
     learning(path, about={"gamma": 0.9}).run(64)
     for change, message in (
@@ -138,7 +137,7 @@ def test_a_shorter_run_than_the_saved_one_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["learning_rate", "clip_range", "clip_range_vf"])
-def test_rates_that_change_are_refused(name, tmp_path):
+def test_schedules_are_refused(name, tmp_path):
     def with_rate(rate):
         return lambda envs: SMDPPPO("MlpPolicy", envs, n_steps=32, batch_size=32, device="cpu", **{name: rate})
 
@@ -149,7 +148,7 @@ def test_rates_that_change_are_refused(name, tmp_path):
     assert constant.run(64)[0].num_timesteps == 64
 
 
-def test_statistics_that_every_part_would_forget_are_refused(tmp_path):
+def test_vec_normalize_is_refused(tmp_path):
     def normalized():
         return VecNormalize(make_envs(), norm_reward=False)
 
@@ -157,7 +156,7 @@ def test_statistics_that_every_part_would_forget_are_refused(tmp_path):
         PartwiseLearning(tmp_path / "agent", normalized, make_learner).run(64)
 
 
-def test_texts_that_monitor_reports_are_not_kept(tmp_path):
+def test_texts_from_the_monitor_are_not_saved(tmp_path):
     class Named(SwitchesEnv):
         def step(self, action):
             *result, info = super().step(action)
@@ -196,7 +195,7 @@ def test_environments_are_closed_whatever_happens(tmp_path):
     assert made == []
 
 
-def test_it_logs_if_asked(tmp_path):
+def test_log_interval_turns_logging_on(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -250,7 +249,7 @@ def test_ctrl_c_that_ends_processes_of_environments_goes_on_from_the_last_part(w
     assert parameters(learning(path).run(STEPS)[0]) == parameters(whole[0])
 
 
-def test_without_resume_it_starts_again(whole, tmp_path):
+def test_without_resume_training_starts_again(whole, tmp_path):
     path = tmp_path / "agent"
     learning(path).run(64)
     learner, rows = learning(path, resume=False).run(64)
@@ -258,7 +257,7 @@ def test_without_resume_it_starts_again(whole, tmp_path):
     assert all(np.isfinite(p.detach().numpy()).all() for p in learner.policy.parameters())
 
 
-def test_a_bar_goes_over_all_parts_and_begins_where_a_run_was_left(whole, tmp_path, capfd):
+def test_the_progress_bar_covers_all_parts_and_starts_at_the_resumed_step(whole, tmp_path, capfd):
     learning(tmp_path / "agent").run(STEPS // 2)
     assert capfd.readouterr().err == ""
     learner, rows = learning(tmp_path / "agent", progress=True).run(STEPS - 10)  # the last rollout goes beyond

@@ -1,4 +1,4 @@
-"""Files of skills come back to the bit or are refused."""
+"""Files of skills: round trips are exact, and bad files are refused."""
 
 import json
 import struct
@@ -15,7 +15,7 @@ from pyro_options.skills import Skills
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("discrete", [True, False])
 @pytest.mark.parametrize("kind", ["linear", "varying", "deep"])
-def test_files_come_back_to_the_bit(kind, discrete, dtype, tmp_path):
+def test_round_trip_is_exact(kind, discrete, dtype, tmp_path):
     data = make_data(discrete, packed=True)
     names = ["a", "b", "ü"] if discrete else None
     made = make_skills(kind, discrete, packed=True)
@@ -63,7 +63,7 @@ def test_truncated_files_are_refused(saved, keep):
 
 
 @pytest.mark.parametrize("place", range(0, 3000, 97))
-def test_a_changed_byte_is_noticed(saved, place):
+def test_a_changed_byte_is_detected(saved, place):
     content = bytearray(saved.read_bytes())
     place = min(place, len(content) - 1)
     content[place] ^= 0x10
@@ -101,7 +101,7 @@ def rewrite(path, header=None, **changes):
         ({"header": {"max_duration": 0}}, "max_duration"),
     ],
 )
-def test_files_that_do_not_fit_together_are_refused(saved, change, match):
+def test_files_with_inconsistent_contents_are_refused(saved, change, match):
     rewrite(saved, **change)
     with pytest.raises(ValueError, match=match):
         Skills.load(saved)

@@ -1,16 +1,13 @@
-"""All options together: the predictive of the model, by brute force and in an environment."""
-
-import warnings
+"""Imitation with all options together: the predictive of the model against brute force, and in an environment."""
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from gymnasium.utils.env_checker import check_env
-from stable_baselines3.common import env_checker
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv
 from support.paths import enumerate_paths
+from support.skill_envs import assert_checkers_accept
 from support.skill_sets import A, D, K, LinearSkills, make_data, make_skills, states
 
 from pyro_options.data import Trajectories, collect
@@ -72,7 +69,7 @@ def test_one_option_is_that_option():
 
 
 @pytest.mark.parametrize("discrete", [True, False])
-def test_many_episodes_at_a_time_are_as_one(discrete):
+def test_a_batch_of_episodes_gives_the_results_of_each_alone(discrete):
     skills = make_skills(discrete=discrete)
     imitation, seen = skills.imitation(), states(4, 3).numpy()
     starts = np.array([[1, 1, 1], [0, 0, 0], [0, 1, 0], [0, 0, 0]], bool)
@@ -106,14 +103,14 @@ def test_continuous_actions_are_those_of_the_most_probable_option():
     assert skills.imitation().predict(one, deterministic=False)[0].shape == (A,)
 
 
-def test_actions_that_nobody_takes_leave_a_belief():
+def test_impossible_actions_leave_a_normalized_belief():
     skills = make_skills(discrete=False)
     belief = skills.imitation().update(states(1)[0].numpy(), np.full(A, 1e6))
     assert np.isfinite(belief).all() and belief.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("discrete", [True, False])
-def test_an_option_that_is_all_but_impossible_does_no_harm(discrete):
+def test_an_option_of_almost_no_weight_has_no_effect(discrete):
     skills = make_skills(discrete=discrete)
     skills.log_weights[0] = -900.0
     imitation, belief = skills.imitation(), None
@@ -203,7 +200,7 @@ def test_the_wrapper_imitates_with_continuous_actions():
     assert len(env.unwrapped.taken) == 50 and info["option"] == K
 
 
-def test_what_imitates_stops_as_the_options_do():
+def test_imitation_stops_with_the_probability_of_the_options():
     skills = make_skills("linear")
     torch.nn.init.zeros_(skills.termination.heads.weight)
     torch.nn.init.constant_(skills.termination.heads.bias, -1.0)
@@ -227,10 +224,7 @@ def test_seeds_reproduce_and_both_libraries_take_it():
 
     env = SkillWrapper(Cards(), make_skills(), imitate=True, deterministic=False, max_duration=4)
     assert trace(1) == trace(1) != trace(2)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*different from the unwrapped version.*")
-        check_env(env, skip_render_check=True)
-        env_checker.check_env(env)
+    assert_checkers_accept(env, skip_render_check=True)
     imitation = make_skills().imitation()
     mean, _ = evaluate_policy(imitation, DummyVecEnv([Cards] * 2), 4, warn=False)
     assert mean == 50

@@ -86,7 +86,7 @@ def test_scores_ignore_names_and_padding():
     assert scores.naming == {3: 0, 0: 1, 1: 2}
 
 
-def test_random_labels_score_nothing():
+def test_random_labels_score_at_chance_level():
     true, predicted = torch.randint(4, (20, 100)), torch.randint(4, (20, 100))
     scores = label_scores(predicted, true, torch.ones(20, 100, dtype=torch.bool))
     assert abs(scores.ari) < 0.02 and scores.nmi < 0.02 and scores.accuracy == pytest.approx(0.25, abs=0.05)

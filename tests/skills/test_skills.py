@@ -1,4 +1,4 @@
-"""Skills: what they do equals what the modules say."""
+"""Skills in numpy equal the modules they are made of."""
 
 import numpy as np
 import pytest
@@ -81,7 +81,7 @@ def test_bytes_and_bits_are_the_same_observation():
         (np.zeros((2, D)), [0.0, 1.0], "one option for each"),
     ],
 )
-def test_odd_observations_and_options_are_refused(observation, option, match):
+def test_observations_and_options_of_wrong_shape_are_refused(observation, option, match):
     with pytest.raises(ValueError, match=match):
         make_skills().predict(observation, option)
 
@@ -218,12 +218,12 @@ def test_used_options_come_first():
         (lambda: make_data().without_actions(), "with actions"),
     ],
 )
-def test_other_data_are_refused(data, match):
+def test_data_of_another_task_are_refused(data, match):
     with pytest.raises(ValueError, match=match):
         make_skills().log_likelihood(data())
 
 
-def test_parts_that_do_not_fit_are_refused():
+def test_inconsistent_parts_are_refused():
     skills = make_skills()
     with pytest.raises(ValueError, match="as many policies"):
         Skills(skills.policy, Termination(D, K + 1), skills.log_weights)
@@ -257,7 +257,7 @@ def test_long_episodes_in_small_batches_change_nothing(monkeypatch):
 KINDS = ((CategoricalPolicy, 4), (GaussianPolicy, 1))
 
 
-def test_numbers_too_large_to_judge_are_refused_with_their_episode():
+def test_numbers_that_overflow_are_refused_with_their_episode():
     data = make_episodes(3)
     states, actions = data.states.double(), torch.zeros(3, 5, 1, dtype=torch.float64)
     sets = [Skills(kind(3, K, n), Termination(3, K), torch.zeros(K)) for kind, n in KINDS]
@@ -277,7 +277,7 @@ def test_a_summary_is_as_wide_as_the_skills():
     assert torch.equal(skills.summarize(wide).actions, skills.summarize(data).actions)
 
 
-def test_a_truth_value_is_no_option_and_no_option_is_no_skills():
+def test_a_boolean_option_and_an_empty_selection_are_refused():
     skills, data = make_skills(), make_data()
     with pytest.raises(ValueError, match=r"an option in .* but got True"):
         skills.predict(states(1)[0], True)

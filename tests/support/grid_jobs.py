@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import torch
 
@@ -22,9 +23,11 @@ def rename(x: int) -> dict:
     return {"x": x + 1}
 
 
-def nap(x: int) -> dict:
-    """The first is quick; the others take longer than anybody waits."""
-    time.sleep(0 if x == 0 else 600)
+def sleep_for_an_hour(x: int, folder: str) -> dict:
+    """Job 0 is quick; the others leave a file when they start, and take longer than anybody waits."""
+    if x > 0:
+        Path(folder, f"{x} has started").touch()
+        time.sleep(3600)
     return {"x": x}
 
 
@@ -32,5 +35,5 @@ def interrupt(x: int) -> dict:
     """The third is stopped from outside."""
     if x == 2:
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
+        time.sleep(60)  # the signal ends it
     return {"x": x}

@@ -1,4 +1,4 @@
-"""Small modules made of components, what each component says, and input for them."""
+"""Small growable modules, the output of each of their components, and inputs for them."""
 
 import torch
 from torch import nn

@@ -1,12 +1,8 @@
-"""Small skills: some with just the interface that the wrapper asks for, and whole ones with data for them.
-
-And an environment for them whose observations are not one array.
-"""
+"""Small skills: some with just the interface that the wrapper asks for, and whole ones with data for them."""
 
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import nn
@@ -60,10 +56,12 @@ class ScriptedSkills:
 
 
 def states(*shape):
+    """Random bits."""
     return torch.randint(0, 2, (*shape, D)).float()
 
 
 def network(kind):
+    """A state network for whole skills."""
     return {
         "linear": lambda: None,
         "varying": lambda: VaryingInputs(torch.tensor([0, 3, 5, 15]), D),
@@ -73,6 +71,7 @@ def network(kind):
 
 
 def make_skills(kind="varying", discrete=True, packed=False, leftover=0.1, **options):
+    """Random whole skills over states of 16 bits; ``leftover`` is the weight of options not yet born."""
     policy_type = CategoricalPolicy if discrete else GaussianPolicy
     policy = policy_type(D, K, A, network=network(kind))
     termination = Termination(D, K, network=network(kind), initial_logit=-0.5)
@@ -83,19 +82,9 @@ def make_skills(kind="varying", discrete=True, packed=False, leftover=0.1, **opt
 
 
 def make_data(discrete=True, packed=False, num_episodes=7, num_steps=6):
+    """Random episodes that :func:`make_skills` could have made."""
     seen = states(num_episodes, num_steps)
     actions = torch.randint(A, (num_episodes, num_steps)) if discrete else torch.randn(num_episodes, num_steps, A)
     lengths = torch.randint(1, num_steps + 1, (num_episodes,))
     seen = pack_bits(seen) if packed else seen
     return Trajectories(seen, actions, lengths, A if discrete else None, packed=packed)
-
-
-class Nested(gym.ObservationWrapper):
-    """Observations in a dictionary."""
-
-    def __init__(self, env):
-        super().__init__(env)
-        self.observation_space = gym.spaces.Dict({"all": env.observation_space})
-
-    def observation(self, observation):
-        return {"all": observation}

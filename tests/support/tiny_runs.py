@@ -1,15 +1,23 @@
-"""Examples and scripts of benchmarks/ as commands, and a tiny budget for every example."""
+"""Examples and scripts of benchmarks/ on tiny budgets: in this process, as a command, or as a module."""
 
+import importlib
+import runpy
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 import tyro
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples"
+EXAMPLES, BENCHMARKS = ROOT / "examples", ROOT / "benchmarks"
+
+#: seconds that a command may take, which is far more than it needs: the machine may be busy with something else
+PATIENCE = 900
+
 TINY = {
-    "toy_message.py": ["--epochs", "2", "--num-messages", "2", "--num-episodes", "20", "--check-every", "1"],
+    "toy_message.py": ["--epochs", "6", "--num-messages", "2", "--no-progress"],
     "atari_discover.py": [
         *("--epochs", "2", "--num-episodes", "4", "--max-steps", "40", "--held-out", "0.5", "--check-every", "1"),
         *("--gif-steps", "10", "--no-progress", "--device", "cpu"),
@@ -38,10 +46,36 @@ TINY = {
 }
 
 
-def run(name, *arguments):
-    command = [sys.executable, "-W", "error", str(EXAMPLES / name), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+@contextmanager
+def same_number_of_threads():
+    """Scripts choose how many threads torch uses; afterwards there are as many as before."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def run_in_process(monkeypatch, script, *arguments):
+    """What the command ``python script arguments`` does, without the seconds that a new process spends on imports."""
+    with monkeypatch.context() as patch, same_number_of_threads():
+        patch.syspath_prepend(str(script.parent))
+        patch.setattr(sys, "argv", [str(script), *map(str, arguments)])
+        runpy.run_path(str(script), run_name="__main__")
+
+
+def run_command(script, *arguments):
+    """The command in a process of its own, where warnings are errors."""
+    command = [sys.executable, "-W", "error", str(script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+
+
+def load_script(monkeypatch, script):
+    """The script as a module, which finds what is beside it as it does when it is run."""
+    monkeypatch.syspath_prepend(str(script.parent))
+    return importlib.import_module(script.stem)
 
 
 def parsed(module, *arguments):
+    """The arguments of a script, as its command reads them."""
     return tyro.cli(module.Args, args=arguments)

@@ -1,4 +1,4 @@
-"""Pictures: colours that can be told apart, and marks where things happened."""
+"""Plots: distinguishable colours, marks of growth, cards of options."""
 
 import itertools
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.colors import to_rgb
-from support.helpers import BLOCKS, talking_skills, talks
+from support.episodes import BLOCKS, episodes_with_actions
+from support.option_models import single_action_skills
 
 from pyro_options import viz
 from pyro_options.growth import GrowthEvent, Move, Usage, Verdict, growth_markers
@@ -85,7 +86,7 @@ def test_a_growth_timeline_marks_births_refusals_prunes_and_merges():
 
 
 def test_cards_say_what_the_segments_are():
-    skills, data = talking_skills(0, 1, 2), talks(*BLOCKS)
+    skills, data = single_action_skills(0, 1, 2), episodes_with_actions(*BLOCKS)
     segmentation = skills.segment(data)
     cards = {card.option: card for card in make_cards(segmentation, skills.summarize(data, segmentation).actions)}
     found = {k: (card.lengths.tolist(), card.starts.tolist(), card.stops.tolist()) for k, card in cards.items()}
@@ -98,7 +99,7 @@ def test_cards_say_what_the_segments_are():
 
 @pytest.mark.parametrize("pictures", [False, True])
 def test_option_cards_are_drawn_on_one_scale(pictures):
-    skills, data = talking_skills(0, 1, 2), talks(*BLOCKS)
+    skills, data = single_action_skills(0, 1, 2), episodes_with_actions(*BLOCKS)
     segmentation = skills.segment(data)
     cards = make_cards(segmentation, skills.summarize(data, segmentation).actions)
     frames = {0: np.zeros((18, 6, 8, 3), np.uint8)} if pictures else None

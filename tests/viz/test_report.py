@@ -1,4 +1,4 @@
-"""The HTML report: what it says, and that nothing in it can get out of its place."""
+"""The HTML report: its content, and that text in it cannot become code."""
 
 import json
 import re
@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.helpers import BLOCKS, talking_skills, talks
+from support.episodes import BLOCKS, episodes_with_actions
+from support.option_models import single_action_skills
 
 from pyro_options.data import Trajectories, pack_bits
 from pyro_options.options import CategoricalPolicy, GaussianPolicy, Termination
@@ -53,8 +54,8 @@ def write(tmp_path, skills, *args, **settings):
     return Page(tmp_path / "report.html")
 
 
-def test_timelines_and_cards_say_what_the_segmentation_says(tmp_path):
-    skills, data = talking_skills(0, 1, 2), talks(*BLOCKS)
+def test_timelines_and_cards_show_the_segmentation(tmp_path):
+    skills, data = single_action_skills(0, 1, 2), episodes_with_actions(*BLOCKS)
     page = write(tmp_path, skills, data).data
     assert [row["options"] for row in page["trajectories"]] == [list(block) for block in BLOCKS]
     assert page["trajectories"][1]["actions"] == [1] * 5
@@ -72,7 +73,7 @@ def test_timelines_and_cards_say_what_the_segmentation_says(tmp_path):
         np.testing.assert_allclose(row["choices"], expected[: len(row["choices"])], atol=6e-3)
 
 
-def test_the_overview_knows_how_the_skills_were_made(tmp_path):
+def test_the_overview_shows_how_the_skills_were_made(tmp_path):
     usage = {"likelihood_usage": [1.0], "posterior_usage": [1.0], "num_points": 5}
     moves = [("birth", [1, 2], True), ("prune", [0], False)], [("birth", [3], False), ("merge", [0], True)]
     growth = [
@@ -89,7 +90,7 @@ def test_the_overview_knows_how_the_skills_were_made(tmp_path):
         "updates": 40,
         "method": {"name": "options-exact"},
     }
-    skills = talking_skills(0, 1, log_likelihood={"train": -0.5, "held_out": -0.625}, **known)
+    skills = single_action_skills(0, 1, log_likelihood={"train": -0.5, "held_out": -0.625}, **known)
     page = write(tmp_path, skills, figures={"held-out baseline": -1.5}).data
     assert ["log-likelihood, held out", "−0.6250", "nats per step"] in page["tiles"]
     assert ["held-out baseline", "−1.5", ""] in page["tiles"]
@@ -98,25 +99,32 @@ def test_the_overview_knows_how_the_skills_were_made(tmp_path):
     assert found == [(2, "birth", 2, 3), (4, "refusal", 1, 2), (4, "merge", 1, 2)]
 
 
-def test_without_trajectories_it_shows_what_the_skills_remember(tmp_path):
-    skills = talking_skills(0, 1, 2)
+def test_without_trajectories_the_saved_summary_is_shown(tmp_path):
+    skills = single_action_skills(0, 1, 2)
     assert write(tmp_path, skills).data["cards"] == []
-    skills.summary = skills.summarize(talks(*BLOCKS))
+    skills.summary = skills.summarize(episodes_with_actions(*BLOCKS))
     page = write(tmp_path, skills).data
     assert {card["option"]: card["meanLength"] for card in page["cards"]} == {0: 4.5, 1: 4.5, 2: 5.5}
     assert page["trajectories"] == [] and page["growth"] is None
 
 
 @pytest.mark.parametrize("metadata", [{"history": 3}, {"growth": [{}], "history": {"num_options": []}, "updates": "x"}])
-def test_metadata_of_another_kind_does_no_harm(tmp_path, metadata):
-    assert write(tmp_path, talking_skills(0, **metadata)).data["growth"] is None
+def test_unexpected_metadata_are_ignored(tmp_path, metadata):
+    assert write(tmp_path, single_action_skills(0, **metadata)).data["growth"] is None
 
 
 def test_hostile_text_stays_text(tmp_path):
     names = (HOSTILE, "b", "c", "d")
-    skills = talking_skills(0, 1, names=names, note=HOSTILE, **{HOSTILE: 1, "log_likelihood": HOSTILE})
-    skills.summary = skills.summarize(talks(*BLOCKS[1:2]))
-    page = write(tmp_path, skills, talks(*BLOCKS), title=HOSTILE, figures={HOSTILE: HOSTILE}, state_names=[HOSTILE] * 3)
+    skills = single_action_skills(0, 1, names=names, note=HOSTILE, **{HOSTILE: 1, "log_likelihood": HOSTILE})
+    skills.summary = skills.summarize(episodes_with_actions(*BLOCKS[1:2]))
+    page = write(
+        tmp_path,
+        skills,
+        episodes_with_actions(*BLOCKS),
+        title=HOSTILE,
+        figures={HOSTILE: HOSTILE},
+        state_names=[HOSTILE] * 3,
+    )
     assert len(page.scripts) == 2 and not [tag for tag, _ in page.tags if tag == "img"]
     assert not re.search(r"[<>&\u2028]", page.scripts[0])
     assert page.data["actionNames"][0] == HOSTILE and [HOSTILE, "1"] in page.data["settings"]
@@ -130,9 +138,9 @@ def test_json_in_a_script_comes_back_as_it_was():
         json_in_script(float("nan"))
 
 
-def test_it_loads_nothing(tmp_path):
+def test_the_page_loads_nothing_from_outside(tmp_path):
     frames = [np.zeros((len(block), 4, 6, 3), np.uint8) for block in BLOCKS]
-    page = write(tmp_path, talking_skills(0, 1, 2), talks(*BLOCKS), frames=frames)
+    page = write(tmp_path, single_action_skills(0, 1, 2), episodes_with_actions(*BLOCKS), frames=frames)
     policy = next(a["content"] for _, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'; img-src data:; style-src 'sha256-") and "unsafe" not in policy
     links = [value for _, a in page.tags for key, value in a.items() if key in ("src", "href", "action", "srcset")]
@@ -147,7 +155,11 @@ def test_frames_are_embedded_once_and_made_smaller(tmp_path):
     plain[:, :, :, 0] = (np.arange(18) // 9 * 200)[:, None, None]
     noise = np.random.default_rng(0).integers(0, 256, (5, 40, 30, 3), np.uint8)
     page = write(
-        tmp_path, talking_skills(0, 1, 2), talks(*BLOCKS), frames=[plain, noise, None], max_frame_width=100
+        tmp_path,
+        single_action_skills(0, 1, 2),
+        episodes_with_actions(*BLOCKS),
+        frames=[plain, noise, None],
+        max_frame_width=100,
     ).data
     first, second, third = page["trajectories"]
     assert first["frames"] == [0] * 9 + [1] * 9 and len(first["images"]) == 2
@@ -164,7 +176,14 @@ def test_frames_may_come_from_a_function_of_states_and_actions(tmp_path):
         asked.append((states.shape, actions.tolist()))
         return None if len(asked) == 2 else np.zeros((len(actions), 3, 3), np.uint8)
 
-    page = write(tmp_path, talking_skills(0, 1, 2), talks(*BLOCKS), frames=frames, max_steps=5, max_trajectories=2).data
+    page = write(
+        tmp_path,
+        single_action_skills(0, 1, 2),
+        episodes_with_actions(*BLOCKS),
+        frames=frames,
+        max_steps=5,
+        max_trajectories=2,
+    ).data
     assert asked == [((5, 3), [0] * 5), ((5, 3), [1] * 5)]
     assert ["images" in row for row in page["trajectories"]] == [True, False]
     assert page["numTrajectories"] == 3 and page["trajectories"][0]["length"] == 18
@@ -184,7 +203,7 @@ def test_continuous_actions_and_packed_states(tmp_path, packed):
 
 
 def test_what_cannot_be_shown_is_refused(tmp_path):
-    skills, data = talking_skills(0, 1, 2), talks(*BLOCKS)
+    skills, data = single_action_skills(0, 1, 2), episodes_with_actions(*BLOCKS)
     for settings, words in (
         ({"frames": [np.zeros((3, 4, 4, 3), np.uint8)]}, "18 frames for episode 0"),
         ({"frames": [np.zeros((18, 4, 4, 3))]}, "of bytes"),

@@ -1,4 +1,4 @@
-"""The HTML report in a real browser: it opens without a complaint, and mouse and keyboard move through it."""
+"""The HTML report in a real browser: it opens without errors, and works with mouse and keyboard."""
 
 import shutil
 from io import BytesIO
@@ -11,7 +11,8 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from support.helpers import BLOCKS, talking_skills, talks
+from support.episodes import BLOCKS, episodes_with_actions
+from support.option_models import single_action_skills
 
 from pyro_options.viz import option_color, write_report
 
@@ -44,8 +45,8 @@ def address(tmp_path_factory):
     """Three episodes, the first two with frames whose brightness is the step; an action name that wants to be more."""
     path = tmp_path_factory.mktemp("report") / "report.html"
     frames = [np.stack([np.full((40, 60, 3), 12 * t, np.uint8) for t in range(len(block))]) for block in BLOCKS]
-    skills = talking_skills(0, 1, 2, names=("up", HOSTILE, "left", "right"), note=HOSTILE)
-    data = talks(*BLOCKS)
+    skills = single_action_skills(0, 1, 2, names=("up", HOSTILE, "left", "right"), note=HOSTILE)
+    data = episodes_with_actions(*BLOCKS)
     skills.summary = skills.summarize(data)
     write_report(path, skills, data, frames=[*frames[:2], None], title="Small talk")
     return path.as_uri()
@@ -97,7 +98,7 @@ def test_it_opens_with_hostile_names_as_text(page):
     )
 
 
-def test_it_asks_the_network_for_nothing(page):
+def test_the_page_makes_no_network_request(page):
     asked = page.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert [name for name in asked if not name.startswith("data:")] == []
 

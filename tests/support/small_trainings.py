@@ -1,4 +1,4 @@
-"""Small trainings that run to the end or die on the way."""
+"""Small trainings that run to the end or are killed on the way."""
 
 import random
 
@@ -8,24 +8,28 @@ import torch
 
 from pyro_options.discovery import METHODS, build
 from pyro_options.infer import TrainConfig, Trainer, set_seed
-from support.helpers import make_episodes
+from support.episodes import make_episodes
+from support.methods import required_settings
 
 DATA = make_episodes(24)
 
 
-def make_trainer(name="options-exact", checkpoint=None, data=DATA, epochs=4, method=None, **train):
+def make_trainer(name="options-exact", checkpoint=None, data=DATA, epochs=4, batch_size=7, method=None, **train):
+    """A method of one small layer that checks growth every three steps, on 24 episodes.
+
+    :param method: settings of the method that differ
+    :param train: settings of training that differ
+    """
     set_seed(0)
-    given = {"hidden": (8,), "check_every": 3, "rule": "usage"} | (
-        {"num_options": 3} if METHODS[name].get("prior") == "uniform" else {}
-    )
+    given = {"hidden": (8,), "check_every": 3, "rule": "usage"} | required_settings(name)
     given = {key: value for key, value in given.items() if key not in METHODS[name]}
     parts = build(name, data, **given | (method or {}))
-    settings = TrainConfig(epochs=epochs, batch_size=7, progress=False, device="cpu", **train)
+    settings = TrainConfig(epochs=epochs, batch_size=batch_size, progress=False, device="cpu", **train)
     return Trainer(parts.model, parts.guide, data, settings, parts.growth, checkpoint=checkpoint)
 
 
 def finished(trainer):
-    """Runs to the end; every number that matters, for comparison to the bit."""
+    """Runs to the end; returns every number that matters, to compare bit for bit."""
     trainer.run()
     tensors = [*trainer.model.state_dict().values(), *trainer.guide.state_dict().values()]
     tensors += [value for p in trainer.parameters() for _, value in sorted(trainer.optimizer.state[p].items())]
@@ -40,7 +44,7 @@ class Killed(BaseException):
 
 
 def run_until(trainer, steps):
-    """Runs, and dies after so many optimizer steps."""
+    """Runs, and is killed after so many optimizer steps."""
     take = trainer.step
 
     def step(batch):
