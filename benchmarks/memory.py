@@ -1,5 +1,6 @@
 """Peak resident memory of a job in a separate process. Run by ``run.py``: ``python benchmarks/memory.py JOB``."""
 
+import argparse
 import re
 import resource
 import subprocess
@@ -77,5 +78,7 @@ def _peak() -> float:
 
 
 if __name__ == "__main__":
-    JOBS[sys.argv[1]]()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("job", choices=JOBS, help="what to run before its peak memory is printed")
+    JOBS[parser.parse_args().job]()
     print(_peak())

@@ -55,7 +55,7 @@ def main(args: Args) -> dict:
     torch.set_num_threads(1)
     data = message_demonstrations(4, 64, args.seed)
     set_seed(args.seed)
-    parts = build(args.method, data, hidden=(8,))
+    parts = build(args.method, data, hidden=(8,), rule="evidence")
     config = TrainConfig(batch_size=len(data), progress=False, device="cpu", seed=args.seed)
     trainer = Trainer(parts.model, parts.guide, data, config, None)
     modules, batch = [parts.model, parts.guide], next(data.minibatches(len(data)))

@@ -5,12 +5,10 @@ Shapes: ``gates (N, T, 4H)``, the contribution of inputs and biases to the gate 
 :func:`~pyro_options.kernels.numba_math.add_product`.
 """
 
-import math
-
 import numba
 import numpy as np
 
-from .numba_math import FOUR, LOOPS, ONE, TWO, ZERO, Index, add_product
+from .numba_math import FOUR, LOOPS, ONE, TWO, ZERO, Index, add_product, tanh
 
 
 @numba.njit(**LOOPS)
@@ -20,11 +18,11 @@ def _squash(gates, i, H):
     g = i + TWO * H
     o = g + H
     for j in range(TWO * H):
-        gates[i + j] = half + half * math.tanh(half * gates[i + j])
+        gates[i + j] = half + half * tanh(half * gates[i + j])
     for j in range(H):
-        gates[g + j] = math.tanh(gates[g + j])
+        gates[g + j] = tanh(gates[g + j])
     for j in range(H):
-        gates[o + j] = half + half * math.tanh(half * gates[o + j])
+        gates[o + j] = half + half * tanh(half * gates[o + j])
 
 
 @numba.njit(**LOOPS)
@@ -50,7 +48,7 @@ def forward(first, last, gates, weight, lengths, cells, hidden):
                 for j in range(H):
                     cells[now + j] += gates[f + j] * cells[after + j]
             for j in range(H):
-                hidden[now + j] = gates[o + j] * math.tanh(cells[now + j])
+                hidden[now + j] = gates[o + j] * tanh(cells[now + j])
 
 
 @numba.njit(**LOOPS)
@@ -93,7 +91,7 @@ def backward(first, last, grad_hidden, weight, lengths, squashed, cells, grad_ga
             for j in range(H):
                 by_hidden[j] += grad_hidden[now + j]
             for j in range(H):
-                tanh_cell[j] = math.tanh(cells[now + j])
+                tanh_cell[j] = tanh(cells[now + j])
             for j in range(H):
                 by_cell[j] += by_hidden[j] * gates[o + j] * (one - tanh_cell[j] * tanh_cell[j])
             if t + ONE < end:

@@ -12,12 +12,10 @@ then :math:`V, v`, concatenated; for the backward pass :math:`P^\top, W_l, V` wi
 indexing see :func:`~pyro_options.kernels.numba_math.add_product`.
 """
 
-import math
-
 import numba
 import numpy as np
 
-from .numba_math import LOOPS, ONE, PLAIN, ZERO, Index, add_dots, add_product
+from .numba_math import LOOPS, ONE, PLAIN, ZERO, Index, add_dots, add_product, exp_of
 
 
 @numba.njit(**PLAIN)
@@ -30,12 +28,12 @@ def _relax(noisy, coldness, soft, at):
         best = noisy[k] if noisy[k] > best else best
     total = noisy.dtype.type(0)
     for k in range(ONE, width):
-        weight = math.exp((noisy[k] - best) * coldness[0])
+        weight = exp_of((noisy[k] - best) * coldness[0])
         soft[at + k] = weight
         total += weight
     for k in range(ONE, width):
         soft[at + k] /= total
-    small = math.exp(-abs(noisy[0]) * coldness[0])
+    small = exp_of(-abs(noisy[0]) * coldness[0])
     soft[at] = (one if noisy[0] > 0 else small) / (one + small)
 
 

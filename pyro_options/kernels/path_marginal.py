@@ -15,16 +15,17 @@ import math
 import numba
 import numpy as np
 
-from .numba_math import PLAIN, SUMS
+from .numba_math import PLAIN, SUMS, exp
 
 FAINT = 1e-280
 
 
 @numba.njit(**PLAIN)
-def _probabilities(logits, emission, mask, likelihood, stop, stay):
+def _probabilities(logits, emission, mask, likelihood, stop, stay, scratch):
     """Likelihoods relative to the best option, ψ and 1 - ψ of one episode. Returns the sum of the log maxima."""
     T, K = emission.shape
     total = 0.0
+    x = stay
     for t in range(T):
         best = 0.0
         if mask[t]:
@@ -33,8 +34,15 @@ def _probabilities(logits, emission, mask, likelihood, stop, stay):
                 best = max(best, np.float64(emission[t, k]))
             total += best
         for k in range(K):
-            likelihood[t, k] = math.exp(emission[t, k] - best) if mask[t] else 1.0
-            small = math.exp(-abs(np.float64(logits[t, k]))) if mask[t] else 1.0
+            x[t, k] = emission[t, k] - best if mask[t] else 0.0
+    exp(x.reshape(-1), scratch, likelihood.reshape(-1))
+    for t in range(T):
+        for k in range(K):
+            x[t, k] = -abs(logits[t, k]) if mask[t] else 0.0
+    exp(x.reshape(-1), scratch, stop.reshape(-1))
+    for t in range(T):
+        for k in range(K):
+            small = stop[t, k]
             large = 1 / (1 + small)
             small *= large
             stop[t, k] = large if logits[t, k] > 0 else small
@@ -206,12 +214,13 @@ def log_marginal(
     """Marginals, and gradients and starts unless their arrays are empty, of episodes ``first`` to ``last - 1``."""
     T, K = emission.shape[1:]
     likelihood, stop, stay, alpha = np.empty((T, K)), np.empty((T, K)), np.empty((T, K)), np.empty((T, K))
-    switch, weights, beta = np.empty(T), np.empty(K), np.empty(K)
+    scratch, switch = np.empty(T * K), np.empty(T)
+    weights, beta = np.empty(K), np.empty(K)
     nothing = np.empty((0, K), dtype=emission.dtype)
     for n in range(first, last):
         for k in range(K):
             weights[k] = math.exp(np.float64(log_weights[n, k]))
-        divided = _probabilities(logits[n], emission[n], mask[n], likelihood, stop, stay)
+        divided = _probabilities(logits[n], emission[n], mask[n], likelihood, stop, stay, scratch)
         total, faintest = _forward(weights, likelihood, stop, stay, mask[n], alpha, switch)
         value[n] = total + divided
         begun = starts[n] if len(starts) else nothing

@@ -1,11 +1,44 @@
-"""Products that kernels are made of, against numpy."""
+"""Functions that kernels are made of, against numpy."""
 
 import numpy as np
 import pytest
 
 numba = pytest.importorskip("numba")
 
-from pyro_options.kernels.numba_math import Index, add_dots, add_product  # noqa: E402
+from pyro_options.kernels.numba_math import Index, add_dots, add_product, exp_of, tanh  # noqa: E402
+
+
+@numba.njit
+def each_tanh(x, out):
+    for i in range(len(x)):
+        out[i] = tanh(x[i])
+
+
+@numba.njit
+def each_exp(x, out):
+    for i in range(len(x)):
+        out[i] = exp_of(x[i])
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 4e-7), (np.float64, 1e-15)])
+@pytest.mark.parametrize(("ours", "theirs", "low", "high"), [(each_tanh, np.tanh, -20, 20), (each_exp, np.exp, -86, 0)])
+def test_elementary_functions(ours, theirs, low, high, dtype, tolerance):
+    x = np.linspace(low, high, 100_000).astype(dtype)
+    out = np.empty_like(x)
+    ours(x, out)
+    np.testing.assert_allclose(out, theirs(x.astype(np.float64)), rtol=tolerance, atol=0)
+    assert abs(out).max() <= 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_extreme_numbers(dtype):
+    out = np.empty(3, dtype)
+    each_tanh(np.array([np.nan, np.inf, -np.inf], dtype), out)
+    np.testing.assert_array_equal(out, np.array([np.nan, 1, -1], dtype))
+    each_exp(np.array([np.nan, 0, -np.inf], dtype), out)
+    assert np.isnan(out[0])
+    assert out[1] == 1
+    assert out[2] == 0
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 5), (4, 8), (8, 3), (11, 33)])
