@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from support.helpers import mask_of
+from support.paths import mask_of
 from torch import nn
 from torch.testing import assert_close
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support.helpers import mask_of, random_episodes
+from support.paths import mask_of, random_episodes
 from torch.testing import assert_close
 
 from pyro_options.options import OptionPath

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from pyro.distributions.testing.gof import multinomial_goodness_of_fit
-from support.helpers import mask_of, path_goodness_of_fit
+from support.paths import mask_of, path_goodness_of_fit
 from torch.testing import assert_close
 
 from pyro_options.options import CategoricalActions
