@@ -26,7 +26,7 @@ from pyro.infer import SVI, TraceGraph_ELBO
 from pyro.optim import ClippedAdam
 from studies.message_run import MessageRun
 
-from pyro_options import Skills, viz
+from pyro_options import Skills, discover, viz
 from pyro_options.data import Trajectories
 from pyro_options.envs import final_action_probabilities, message_demonstrations, message_success
 from pyro_options.growth import DataBirth, EvidenceRule, GrowthEvent, Prune
@@ -76,7 +76,8 @@ def by_hand(data: Trajectories, guide_name: str = "relaxed", epochs: int = 60, s
 def in_one_call(args: "Args", **saving: Any) -> tuple[Skills, dict[str, Any]]:
     """The same with ``discover``, which also validates its input, saves checkpoints and resumes."""
     run = args.message_run()
-    return run.run(**saving)
+    skills = discover(run.demonstrations(), guide=args.guide, **run.settings(), **saving)
+    return skills, run.results(skills)
 
 
 @dataclass(frozen=True)

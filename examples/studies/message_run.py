@@ -86,18 +86,24 @@ class MessageRun:
         """Episodes for evaluation."""
         return message_demonstrations(self.num_messages, 200, self.seed + 10_000)
 
+    def demonstrations(self):
+        """Episodes to train on."""
+        return message_demonstrations(self.num_messages, self.num_episodes, self.seed)
+
+    def settings(self) -> dict[str, Any]:
+        """Arguments of :func:`~pyro_options.discover` besides the demonstrations and the guide."""
+        torch.set_num_threads(1)  # a second thread only waits on tensors this small
+        preset = {key: value for key, value in PRESETS["message"].items() if key != "rule"}
+        method = {"num_options": self.num_options, "growth": self.growth(), "train": self.training()}
+        ablated = {"coupled": not self.independent_heads, "point": self.point, "alpha": self.alpha}
+        return preset | method | ablated | {"seed": self.seed, "device": self.device, "progress": self.progress}
+
     def run(self, **saving: Any) -> tuple[Skills, dict[str, Any]]:
         """Runs ``discover`` and evaluates the skills.
 
         :param saving: ``checkpoint`` and ``resume`` of :func:`~pyro_options.discover`
         """
-        torch.set_num_threads(1)  # tensors this small do not benefit from a second thread, which would busy-wait
-        data = message_demonstrations(self.num_messages, self.num_episodes, self.seed)
-        settings = {key: value for key, value in PRESETS["message"].items() if key != "rule"}
-        settings |= {"num_options": self.num_options, "growth": self.growth(), "train": self.training()}
-        settings |= {"coupled": not self.independent_heads, "point": self.point, "alpha": self.alpha}
-        settings |= {"seed": self.seed, "device": self.device, "progress": self.progress}
-        skills = discover(data, guide=self.guide, **settings, **saving)
+        skills = discover(self.demonstrations(), guide=self.guide, **self.settings(), **saving)
         return skills, self.results(skills)
 
     def results(self, skills: Skills) -> dict[str, Any]:
