@@ -1,13 +1,14 @@
 """Tasks with known sub-tasks: what discovery finds with its defaults, beside DDO, CompILE and CompILE-NP. Run it with::
 
     python benchmarks/suite.py --processes 2
-    python benchmarks/suite.py --tasks waypoints waypoints_rescaled --seeds 0 1 --methods options-exact --out /tmp/suite.json
+    python benchmarks/suite.py --tasks waypoints waypoints_rescaled --seeds 0 --methods ddo --out /tmp/suite.json
 
-A task (``benchmarks/suite_tasks/``) is made with the seed that discovery starts from; ``_rescaled`` after its name changes
-the units of every continuous entry at random. ``options-exact`` is ``discover`` with its defaults and is told nothing. DDO
-and CompILE are told the true K, CompILE and CompILE-NP also how many segments an episode has at most (ten at most) and
-their mean length. A tenth of the episodes is held out for the likelihood; labels are never seen, so that segmentations
-are scored on all episodes. Every run is written to ``--out`` as soon as it is done, and finished runs are not repeated.
+A task (``benchmarks/suite_tasks/``) is made with the seed that discovery starts from; ``_rescaled`` after its name
+changes the units of every continuous entry at random. ``options-exact`` is ``discover`` with its defaults and is told
+nothing. DDO and CompILE are told the true K, CompILE and CompILE-NP also how many segments an episode has at most (no
+more than ten) and their mean length. A tenth of the episodes is held out for the likelihood; labels are never seen, so
+that segmentations are scored on all episodes. Every run is written to ``--out`` as soon as it is done, and finished runs
+are not repeated.
 """
 
 import base64

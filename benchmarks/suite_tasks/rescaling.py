@@ -40,7 +40,7 @@ class Rescaled:
 
 
 def _random_affine(values: Tensor, generator: torch.Generator) -> Affine:
-    """A random change of each column of ``(S, D)`` values; those of at most two values (bits, a gripper) keep theirs."""
+    """A random change of each column of ``(S, D)`` values, but not of columns with at most two (bits, a gripper)."""
     num = values.shape[-1]
     low, high = (math.log(x) for x in SCALES)
     scale = torch.exp(low + (high - low) * torch.rand(num, generator=generator, dtype=torch.float64))
@@ -67,8 +67,7 @@ def rescaled(task: Task, seed: int) -> Rescaled:
         if bounds is not None:
             inside = (actions > bounds[0]) & (actions < bounds[1])
         log_determinant = (inside * change.scale.log()).sum(-1) * mask
-    name = f"{task.name}_rescaled"
-    moved = Trajectories(
-        new_states(data.states), actions if change is None else change(actions), data.lengths, data.num_actions
-    )
-    return Rescaled(replace(task, name=name, trajectories=moved, action_bounds=None), new_states, change, log_determinant)
+    new_actions = actions if change is None else change(actions)
+    moved = Trajectories(new_states(data.states), new_actions, data.lengths, data.num_actions)
+    made = replace(task, name=f"{task.name}_rescaled", trajectories=moved, action_bounds=None)
+    return Rescaled(made, new_states, change, log_determinant)

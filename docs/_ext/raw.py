@@ -20,6 +20,7 @@ SKILL_COST = "benchmarks/results/skill_env.json"
 IMITATION = "benchmarks/results/imitation.json"
 LENGTHS = "examples/results/option_length.json"
 MIXTURES = "benchmarks/results/mixtures.json"
+SUITE = "benchmarks/results/suite.json"
 SPEED = ("benchmarks/results/full.json", "benchmarks/results/quick.json")
 
 

@@ -150,6 +150,45 @@ def mixtures() -> str:
     return f"[Raw runs](../{raw.MIXTURES}).\n\n" + markdown(["data", "seeds", *pairs], rows)
 
 
+#: methods of the suite beside ours, with their names in its table
+_OTHERS = {"ddo": "DDO", "compile": "CompILE", "compile-np": "CompILE-NP"}
+
+
+def suite() -> str:
+    """The public suite, a row per task: our defaults, then accuracy and boundary F1 of the others."""
+    if not (raw.ROOT / raw.SUITE).exists():
+        return "*No runs of this version are committed.*\n"
+    runs, rows = load(raw.SUITE)["runs"], []
+
+    def middle(mine: list[dict], key: str, form: str = ".2f") -> str:
+        return f"{median(run[key] for run in mine):{form}}" if mine else "–"
+
+    for task in dict.fromkeys(run["task"] for run in runs):
+        here = [run for run in runs if run["task"] == task]
+        by = {name: [run for run in here if run["method"] == name] for name in ("options-exact", *_OTHERS)}
+        ours = by["options-exact"]
+        least = f" ({min(run['accuracy'] for run in ours):.2f})" if ours else ""
+        cells = [f"`{task}`", here[0]["true_options"], len(ours), ", ".join(str(run["used_options"]) for run in ours)]
+        cells += [middle(ours, "accuracy") + least, middle(ours, "nmi")]
+        cells.append(f"{middle(ours, 'boundary_f1')}, {middle(ours, 'boundary_f1_within_1')}")
+        cells += [middle(ours, "mean_segment_length", ".1f"), middle(ours, "held_out_in_original_units", ".3f")]
+        cells.append(middle(ours, "seconds", ".0f"))
+        rows.append(
+            [*cells, *(f"{middle(by[name], 'accuracy')}, {middle(by[name], 'boundary_f1')}" for name in _OTHERS)]
+        )
+    header = (
+        "task",
+        "true K",
+        "seeds",
+        "options in use, by seed",
+        "accuracy (minimum)",
+        "NMI",
+        "boundary F1: exact, ± 1",
+    )
+    more = "mean length", "held-out nats per step", "seconds", *(f"{name}: accuracy, F1" for name in _OTHERS.values())
+    return f"[Raw runs](../{raw.SUITE}); medians over the seeds.\n\n" + markdown([*header, *more], rows)
+
+
 #: what the name of a ratio means
 _RATIOS = {
     r"(\w+)/floor/A(\d+)": "SVI step, `{0}` guide, {1} actions / the floor",
@@ -218,6 +257,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "atari": atari,
     "option_length": option_length,
     "mixtures": mixtures,
+    "suite": suite,
     "speed": speed,
     "scaling": scaling,
 }
