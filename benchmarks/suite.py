@@ -7,8 +7,8 @@ A task (``benchmarks/suite_tasks/``) is made with the seed that discovery starts
 changes the units of every continuous entry at random. ``options-exact`` is ``discover`` with its defaults and is told
 nothing. DDO and CompILE are told the true K, CompILE and CompILE-NP also how many segments an episode has at most (no
 more than ten) and their mean length. A tenth of the episodes is held out for the likelihood; labels are never seen, so
-that segmentations are scored on all episodes. Every run is written to ``--out`` as soon as it is done, and finished runs
-are not repeated.
+that segmentations are scored on all episodes. Every run is written to ``--out`` as soon as it is done, and finished
+runs are not repeated.
 """
 
 import base64

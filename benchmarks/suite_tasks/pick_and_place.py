@@ -1,4 +1,10 @@
-"""A scripted arm picks up an object and puts it at a target, in eight phases."""
+"""A scripted arm picks up an object and puts it at a target, in eight phases.
+
+The hand rests while the gripper moves. If it went on to hold its position above the same point, ``descend`` and
+``close`` would have one law of the velocity and a command that the state predicts: a single linear policy explains both
+at a loss of 0.003 nats per step (so for ``lower`` and ``open``), less than a switch costs, and no likelihood would ask
+for eight phases.
+"""
 
 import numpy as np
 
@@ -21,11 +27,11 @@ def law(phase: int, state: np.ndarray) -> np.ndarray:
     goals = {
         "approach": thing + above,
         "descend": thing,
-        "close": thing,
+        "close": hand,
         "lift": np.array([*hand[:2], HEIGHT]),
         "carry": target + above,
         "lower": target,
-        "open": target,
+        "open": hand,
         "retreat": np.array([*hand[:2], RETREAT]),
     }
     grip = -1.0 if PHASES[phase] in ("close", "lift", "carry", "lower") else 1.0

@@ -173,18 +173,9 @@ def suite() -> str:
         cells.append(f"{middle(ours, 'boundary_f1')}, {middle(ours, 'boundary_f1_within_1')}")
         cells += [middle(ours, "mean_segment_length", ".1f"), middle(ours, "held_out_in_original_units", ".3f")]
         cells.append(middle(ours, "seconds", ".0f"))
-        rows.append(
-            [*cells, *(f"{middle(by[name], 'accuracy')}, {middle(by[name], 'boundary_f1')}" for name in _OTHERS)]
-        )
-    header = (
-        "task",
-        "true K",
-        "seeds",
-        "options in use, by seed",
-        "accuracy (minimum)",
-        "NMI",
-        "boundary F1: exact, ± 1",
-    )
+        cells += [f"{middle(by[name], 'accuracy')}, {middle(by[name], 'boundary_f1')}" for name in _OTHERS]
+        rows.append(cells)
+    header = "task", "true K", "seeds", "options in use, by seed", "accuracy (minimum)", "NMI", "F1: exact, ± 1"
     more = "mean length", "held-out nats per step", "seconds", *(f"{name}: accuracy, F1" for name in _OTHERS.values())
     return f"[Raw runs](../{raw.SUITE}); medians over the seeds.\n\n" + markdown([*header, *more], rows)
 
