@@ -32,6 +32,10 @@ class NumericalError(PyroOptionsError, FloatingPointError):
         self.where, self.step, self.epoch, self.batch = where, step, epoch, batch
 
 
+class DiscoveryWarning(UserWarning):
+    """What a user should know before relying on discovered skills, see :class:`~pyro_options.skills.Trust`."""
+
+
 class Interrupted(KeyboardInterrupt):
     """Raised on Ctrl-C after the state was saved; the message says how to resume."""
 

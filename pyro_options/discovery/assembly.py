@@ -18,12 +18,23 @@ from pyro_options.infer.schedules import Exponential
 from pyro_options.infer.trainer import TrainConfig
 
 from .budget import Budget, state_inputs
+from .capacity import AUTO
 from .config import MethodConfig, method_config
 from .growth import BIRTHS, REMOVALS, RULES, Growth
 from .registry import GUIDES, MODELS, Pieces, guide_entry
 
-#: growth checks per training, for a rule without a default interval
+#: growth checks per training before the final phase, for a rule without a default interval
 CHECKS = 6
+
+#: held-out episodes to judge by, if that is no more than a quarter of them
+FEWEST_JUDGES = 8
+
+#: share of a default training in which K is fixed, learning rates fall and all episodes are trained on
+FINAL_PHASE = 0.15
+
+#: share of a default training with many initial options in which all of them have the same weight: learned weights
+#: would neglect most of them before they differ
+EVEN_PHASE = 0.1
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,8 @@ class Plan:
     config: MethodConfig  # complete, including the interval of growth checks
     train: TrainConfig
     train_on: Trajectories
-    judge: Trajectories | None  # held-out episodes to judge growth by, if the rule needs them
+    judge: Trajectories | None  # held-out episodes to judge growth and capacity by
+    final: Trajectories | None = None  # all episodes, for the final phase, if some judge
 
 
 def make_plan(
@@ -54,6 +66,7 @@ def make_plan(
     validation: float = 0.1,
     seed: int = 0,
     check_every: int | None = None,
+    held_back: bool = False,
     **given: Any,
 ) -> Plan:
     """The decisions of :func:`build` and :func:`~pyro_options.discover` that come before the model is built.
@@ -61,25 +74,44 @@ def make_plan(
     :param train: training settings; by default from a :class:`Budget` for these demonstrations
     :param validation: share of the episodes to hold out to judge growth by, with a rule that needs it
     :param check_every: interval of growth checks if ``config`` has none
+    :param held_back: hold episodes out even if nothing in ``config`` needs them, to compare it with other settings
     :param given: training settings that override ``train``
     """
     tries = config.num_options is None and config.growth.judges_after_training
-    train_on, judge = _split_for_growth(data, validation, seed) if tries else (data, None)
+    judged = tries or config.searches or held_back
+    train_on, judge = _split_for_growth(data, validation, seed) if judged else (data, None)
+    config = replace(config, **_simplest(config))
     if train is None:
         train = _default_training(train_on, config)
+        if judge is not None:
+            train = replace(train, final_phase=FINAL_PHASE)
+        if tries:
+            train = replace(train, even_phase=EVEN_PHASE)
     check(isinstance(train, TrainConfig), "a TrainConfig", train)
+    if config.weight_scale is not None:
+        given["weight_scale"] = config.weight_scale
     train = replace(train, **given, seed=seed)
     if config.growth.check_every is None:
-        updates = train.epochs * math.ceil(len(train_on) / train.batch_size)
+        updates = train.final_epoch * math.ceil(len(train_on) / train.batch_size)
         growth = replace(config.growth, check_every=check_every or max(1, updates // CHECKS))
         config = replace(config, growth=growth)
-    return Plan(config, train, train_on, judge)
+    return Plan(config, train, train_on, judge, None if judge is None else data)
+
+
+def _simplest(config: MethodConfig) -> dict[str, Any]:
+    """What stands for settings that are left to the search, for a model that is built without it."""
+    hidden = () if config.hidden == AUTO else config.hidden
+    return {"hidden": hidden, "weight_scale": None if config.weight_scale == AUTO else config.weight_scale}
 
 
 def _split_for_growth(data: Trajectories, share: float, seed: int) -> tuple[Trajectories, Trajectories | None]:
-    """Training episodes, and two or more to judge growth by; no split if that would hold out more than half."""
-    check(0 < share < 1, "a share of episodes for validation in (0, 1)", share)
-    count = max(2, round(share * len(data)))
+    """Training episodes, and two or more to judge by; no split if that would hold out more than half.
+
+    Of few episodes more than ``share`` are held out, since few judge badly: up to :data:`FEWEST_JUDGES`, and no more
+    than a quarter.
+    """
+    check(0 < share <= 0.5, "a share of episodes for validation in (0, 0.5]", share)
+    count = max(2, round(share * len(data)), min(FEWEST_JUDGES, len(data) // 4))
     return data.split(count / len(data), seed) if count <= len(data) // 2 else (data, None)
 
 
@@ -87,6 +119,7 @@ def _default_training(data: Trajectories, config: MethodConfig) -> TrainConfig:
     """The :class:`Budget` for these demonstrations, limited to the guide's maximum learning rate."""
     entry = guide_entry(config.guide)
     entropy = entry.entropy_weight if config.num_options is None else 0.0
+    assert not isinstance(config.hidden, str)
     found = Budget().train_config(data, config.hidden, config.standardize)
     rate = min(found.learning_rate, entry.max_learning_rate)
     return replace(found, entropy_weight=Exponential(entropy), learning_rate=rate)
@@ -108,6 +141,7 @@ def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None
     """
     check(data.actions is not None, "demonstrations with actions", "none")
     config = config.complete()
+    config = replace(config, **_simplest(config))
     if train is None or config.growth.check_every is None:
         plan = make_plan(data, config, train)
         config, train = plan.config, plan.train

@@ -1,7 +1,7 @@
 """The settings of a method, named methods, and presets for tasks."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from pyro_options.errors import check, check_count, choice
 from pyro_options.models.gem import GEM, Uniform
 from pyro_options.persistence.checkpoint import plain
 
+from .capacity import AUTO
 from .growth import GROWTH_FIELDS, Growth
 from .registry import GUIDES, MODELS, guide_entry
 
@@ -39,7 +40,8 @@ class MethodConfig:
     num_segments: int = 7  # CompILE: maximum per episode; the paper has 7 for Atari
     segment_length: float | None = None  # CompILE: Poisson mean; None is mean episode length / num_segments
     max_duration: int | None = None  # CompILE: steps that a skill lasts in an environment; the paper has 15
-    hidden: tuple[int, ...] = ()  # widths of the shared state network; () is a linear layer per option
+    hidden: tuple[int, ...] | str = ()  # widths of the shared state network; () is a linear layer per option, or "auto"
+    weight_scale: float | str | None = None  # standard deviation of a prior on the weights of options; None, or "auto"
     skip_constant: bool = True  # ignore entries of the state that never vary in the data
     standardize: bool = True  # states and continuous actions, so that their units do not matter; not packed bits
     censored: bool = True  # continuous actions that saturate: an action at a bound has the probability of the tail
@@ -57,7 +59,7 @@ class MethodConfig:
                 fits = value is None if name == "prior" and not isinstance(value, nn.Module) else callable(value)
                 check(fits, f"{name} as a name, a module or a function that makes one", repr(value))
         check(isinstance(self.growth, Growth), "growth=Growth(...)", repr(self.growth))
-        object.__setattr__(self, "hidden", tuple(self.hidden))
+        self._check_capacity()
         object.__setattr__(self, "encoder_hidden", tuple(self.encoder_hidden))
         if self.num_options is not None:
             check_count(self.num_options, "num_options")
@@ -72,6 +74,22 @@ class MethodConfig:
         if self.prior_name == "uniform":
             fixed = self.num_options is not None
             check(fixed, "num_options with uniform weights", None, "Uniform weights cannot grow.")
+
+    def _check_capacity(self) -> None:
+        fix = 'Pass a tuple of widths such as (64,), () for linear policies, or "auto".'
+        if isinstance(self.hidden, str):
+            check(self.hidden == AUTO, "hidden as widths", repr(self.hidden), fix)
+        else:
+            check(isinstance(self.hidden, Sequence), "hidden as a tuple of widths", repr(self.hidden), fix)
+            object.__setattr__(self, "hidden", tuple(self.hidden))
+        scale = self.weight_scale
+        known = scale is None or scale == AUTO or (isinstance(scale, int | float) and 0 < scale < math.inf)
+        check(known, 'a weight_scale > 0, None or "auto"', repr(scale))
+
+    @property
+    def searches(self) -> bool:
+        """Whether a setting is left to the search for capacity."""
+        return AUTO in (self.hidden, self.weight_scale)
 
     def _check_pair(self) -> None:
         """Checks that the guide is made for the model."""

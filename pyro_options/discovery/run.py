@@ -2,15 +2,18 @@
 
 import logging
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from inspect import signature
 from typing import Any
 
+import torch
 from torch import nn
 
 from pyro_options.data.trajectories import Trajectories
-from pyro_options.errors import check, check_count, choice
+from pyro_options.errors import DiscoveryWarning, check, check_count, choice
 from pyro_options.infer.counts import ComponentCounts, component_counts
 from pyro_options.infer.restarts import best_start, restart_seed
 from pyro_options.infer.trainer import TrainConfig, Trainer, set_seed
@@ -19,9 +22,12 @@ from pyro_options.skills.from_model import to_skills
 from pyro_options.skills.segmentation import IN_USE
 from pyro_options.skills.skills import Skills
 
-from .assembly import assemble, make_plan
+from .assembly import Plan, assemble, make_plan
+from .capacity import AUTO, Capacity
 from .config import DEFAULT_METHOD, MethodConfig, method_config
 from .growth import GROWTH_FIELDS
+from .search import MIN_EPOCHS, search
+from .trust import ONE_POLICY, OTHER_SHARE, OTHER_STARTS, Judged, measure
 
 logger = logging.getLogger(__name__)
 
@@ -38,13 +44,24 @@ def found_skills(model: Any, guide: Any, data: Trajectories, action_names=None, 
 
 
 def options_in_use(
-    trainer: Trainer, data: Trajectories, num_draws: int = 20, episodes: int = 64, steps: int = 500
+    trainer: Trainer,
+    data: Trajectories,
+    num_draws: int = 20,
+    episodes: int = 64,
+    steps: int = 500,
+    others: Sequence[Trainer] = (),
 ) -> ComponentCounts:
     """The posterior over the number of options that cover at least 1 % of the steps, by sampling weights and paths.
 
+    Given one start the draws hardly differ, while other starts find other numbers, so their draws are put together.
+
     :param episodes: use at most this many first episodes
     :param steps: use at most this many first steps of each
+    :param others: trainers from other starts
     """
+    if others:
+        found = [options_in_use(one, data, num_draws, episodes, steps) for one in (trainer, *others)]
+        return ComponentCounts(torch.cat([one.draws for one in found]), max(one.num_components for one in found))
     shown = data[:episodes].cut(steps).to(trainer.device, next(trainer.model.parameters()).dtype)
     rows = shown.rows_together()
     return component_counts(trainer.model, trainer.guide, shown, num_draws, min_share=IN_USE, batch_size=rows)
@@ -63,6 +80,7 @@ def discover(
     seed: int = 0,
     device: str = "auto",
     progress: bool = True,
+    trust: bool = True,
     action_names: Sequence[str] | None = None,
     train: TrainConfig | None = None,
     checkpoint: str | os.PathLike | Checkpoint | None = None,
@@ -97,6 +115,9 @@ def discover(
     :param seed: of initialization, splits and training; the same seed gives the same skills
     :param device: ``cpu``, ``cuda`` or ``auto``
     :param progress: show a progress bar
+    :param trust: also measure how far the result can be trusted, see :class:`~pyro_options.skills.Trust`: trains single
+        policies for comparison, and, if K is open, two shorter runs from other starts. Warnings are issued as
+        :class:`~pyro_options.errors.DiscoveryWarning`. Trainings of fewer than 10 epochs are not measured
     :param action_names: names of discrete actions, for tables and figures
     :param train: all other training settings; the arguments above override it
     :param checkpoint: file to save the training in, every minute and on Ctrl-C
@@ -114,6 +135,8 @@ def discover(
     check(named, "one name for each discrete action", action_names)
     if method is None and not config.keys() & {"model", "guide", "prior"}:
         method = DEFAULT_METHOD
+    if method == DEFAULT_METHOD and train is None and not config.keys() & {"hidden", "weight_scale"}:
+        config |= {"hidden": AUTO, "weight_scale": AUTO}
     described = method_config(method, **config)
     made = [part for part in (described.model, described.guide) if isinstance(part, nn.Module)]
     fix = "Pass a function of Pieces that makes it: every start needs initial values of its own."
@@ -123,20 +146,38 @@ def discover(
     given = {name: value for name, value in given.items() if value is not None}
     saved = _checkpoint(checkpoint, resume)
     interval = _saved_interval(saved)
-    plan = make_plan(data, described, train, validation, seed, interval, device=device, progress=progress, **given)
-    fixed, settings = plan.config, plan.train
+    described, searches = _saved_capacity(saved, described), described.searches
+    given |= {"device": device, "progress": progress}
 
-    def begin(number: int, saved: Checkpoint | None = None) -> Trainer:
+    def planned(capacity: Capacity | None = None, epochs: int | None = None) -> Plan:
+        chosen = described if capacity is None else replace(described, **vars(capacity))
+        more = given if epochs is None else given | {"epochs": epochs}
+        return make_plan(data, chosen, train, validation, seed, interval, held_back=searches, **more)
+
+    def begin(plan: Plan, number: int, saved: Checkpoint | None = None) -> Trainer:
         set_seed(restart_seed(seed, number))
-        parts = assemble(data, fixed, settings)
-        return Trainer(parts.model, parts.guide, plan.train_on, settings, parts.growth, plan.judge, saved)
+        parts = assemble(data, plan.config, plan.train)
+        return Trainer(parts.model, parts.guide, plan.train_on, plan.train, parts.growth, plan.judge, saved, plan.final)
 
+    plan, first, trials = planned(), None, []
+    if described.searches and plan.judge is not None and plan.train.epochs >= MIN_EPOCHS:
+        fields = described.hidden, described.weight_scale
+        found, trials = search(lambda one: begin(planned(one), 0), plan.judge, *fields, progress=progress)
+        plan, first = planned(found.capacity), found.trainer
+    fixed, settings = plan.config, plan.train
     about = {"method": fixed.to_dict()} | ({"restarts": restarts} if restarts > 1 else {})
     if saved is not None:
         saved = replace(saved, about={**saved.about, **about})
-    trainer = _best_trainer(begin, restarts, settings.epochs, saved)
+    trainer = _best_trainer(partial(begin, plan), restarts, settings.epochs, saved, first)
     history = trainer.run()
     skills = found_skills(trainer.model, trainer.guide, data, action_names)
+    measures = trust and settings.epochs >= MIN_EPOCHS
+    others: list[Trainer] = []
+    if measures and described.num_options is None and not made:
+        short = planned(Capacity(fixed.hidden, fixed.weight_scale), max(1, round(OTHER_SHARE * settings.epochs)))
+        for number in range(OTHER_STARTS):
+            others.append(begin(short, restarts + number))
+            others[-1].run()
     likelihood = {"train": skills.log_likelihood(data)}
     if test is not None:
         likelihood["held_out"] = skills.log_likelihood(test)
@@ -146,25 +187,83 @@ def discover(
         "restarts": restarts,
         "episodes": {"train": len(data), "held_out": 0 if test is None else len(test)},
         "history": history.to_dict(),
+        "capacity": [one.to_dict() for one in trials],
         "growth": [] if trainer.growth is None else [event.to_dict() for event in trainer.growth.history],
         "log_likelihood": likelihood,
         "updates": trainer.num_steps,
-        "options_in_use": options_in_use(trainer, data).to_dict(),
+        "options_in_use": options_in_use(trainer, data, others=others).to_dict(),
         "seconds": history.seconds,
     }
+    if measures:
+        judged = _judged(trainer, skills, data, test)
+        record = measure(skills, data, judged, _one_policy(fixed, settings), [_skills_of(one, data) for one in others])
+        skills.metadata["trust"] = record.to_dict()
+        for text in record.warnings:
+            warnings.warn(text, DiscoveryWarning, stacklevel=2)
     logger.info("%d options, %d in use: %s nats per step", skills.num_options, skills.used_options, likelihood)
     return skills.to("cpu")
 
 
-def _best_trainer(begin: Callable[..., Trainer], restarts: int, epochs: int, saved: Checkpoint | None) -> Trainer:
-    """The resumed trainer if there is a checkpoint, else the best of several restarts, which are not saved."""
+def _skills_of(trainer: Trainer, data: Trajectories) -> Skills:
+    return to_skills(trainer.model, trainer.guide, packed=data.packed)
+
+
+def _judged(trainer: Trainer, skills: Skills, data: Trajectories, test: Trajectories | None) -> Judged | None:
+    """Scores of held-out episodes: of the test set, else of those that judged growth, before the final phase."""
+    if test is not None:
+        return Judged(test, skills.episode_log_likelihoods(test), data)
+    scores, episodes = trainer.history.judge_scores, trainer.held_out
+    if not scores or episodes is None:
+        return None
+    return Judged(episodes, torch.tensor(scores, dtype=torch.float64), trainer.data)
+
+
+def _one_policy(config: MethodConfig, train: TrainConfig) -> Callable[..., Trainer]:
+    """Makes a trainer of a single policy with the settings of these skills, or with another network."""
+
+    def make(data: Trajectories, hidden: tuple[int, ...] | None) -> Trainer:
+        same = {"skip_constant": config.skip_constant, "standardize": config.standardize, "censored": config.censored}
+        single = method_config("bc", hidden=config.hidden if hidden is None else hidden, **same)
+        plan = make_plan(data, single, seed=train.seed, device=train.device, progress=False)
+        settings = replace(
+            plan.train, epochs=max(1, round(ONE_POLICY * plan.train.epochs)), final_phase=0.5, weight_scale=1.0
+        )
+        set_seed(train.seed)
+        parts = assemble(data, plan.config, settings)
+        return Trainer(parts.model, parts.guide, data, settings)
+
+    return make
+
+
+def _best_trainer(
+    begin: Callable[..., Trainer], restarts: int, epochs: int, saved: Checkpoint | None, first: Trainer | None
+) -> Trainer:
+    """The resumed trainer if there is a checkpoint, else the best of several restarts, which are not saved.
+
+    :param first: the first restart, if it was begun by the search for capacity
+    """
     check_count(restarts, "restarts")
-    trainer = begin(0, saved)
-    if restarts == 1 or trainer.num_steps or not epochs:
-        return trainer
-    trainer = best_start(begin, restarts, max(1, round(BEGINNING * epochs)))
-    trainer.save_to(saved)
-    return trainer
+    if first is None:
+        first = begin(0, saved)
+        if restarts == 1 or first.num_steps or not epochs:
+            return first
+        first.save_to(None)
+    if restarts > 1:
+        beginnings = {0: first}
+        first = best_start(
+            lambda number: beginnings.pop(number, None) or begin(number), restarts, max(1, round(BEGINNING * epochs))
+        )
+    first.save_to(saved)
+    return first
+
+
+def _saved_capacity(saved: Checkpoint | None, described: MethodConfig) -> MethodConfig:
+    """The settings with the capacity that an interrupted training had chosen, if it is to be resumed."""
+    found = None if saved is None else saved.settings(Trainer.FORMAT)
+    if not described.searches or found is None:
+        return described
+    method = found["about"].get("method", {})
+    return replace(described, hidden=tuple(method.get("hidden", ())), weight_scale=method.get("weight_scale"))
 
 
 def _checkpoint(given: str | os.PathLike | Checkpoint | None, resume: bool) -> Checkpoint | None:

@@ -1,7 +1,8 @@
 """Removals: prune a component that the others can replace, or merge two into one."""
 
-from dataclasses import dataclass
-from typing import Protocol
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from pyro_options.errors import check
 from .events import Move
 from .growable import growables
 from .resizing import prune, reweight
-from .scene import ABSENT, Scene
+from .scene import ABSENT, RowLikelihood, Scene
 from .snapshot import Snapshot
 from .verdict import Verdict
 
@@ -36,23 +37,27 @@ def _kept(log_weights: Tensor, gone: list[int]) -> Tensor:
 class _Judged:
     """The order of candidates and the acceptance test that prune and merge have in common.
 
-    A removal is accepted if the average log-likelihood of the rows, with the weights refitted by EM, falls by less than
-    ``noise`` standard errors, or the total over all the data by less than ``tolerance``. The defaults are below the
-    thresholds of :class:`~pyro_options.growth.EvidenceRule`, so that a birth it accepted is not removed right away.
+    The weights are refitted by EM. A removal is accepted if both hold:
 
-    :param noise: standard errors of the loss that are tolerated
-    :param tolerance: nats that all the data together may lose
+    - held-out rows lose at most ``tolerance`` nats in all, counting the removals of earlier checks: the bound holds
+      from the first check to the end of training;
+    - the rows trained on lose at most ``tolerance`` nats more than the number of parameters of the component, which is
+      the gain to be expected of a superfluous one (Akaike). This keeps a component that few rows use, none of which may
+      be held out. Without held-out rows it is the only test.
+
+    The tolerance is below the threshold of :class:`~pyro_options.growth.EvidenceRule`, so that a birth it accepted is
+    not removed right away.
+
+    :param tolerance: nats that the rows may lose
     :param candidates: components to try at each check, those with the lowest replacement cost first
-    :param max_rows: the most rows to evaluate
+    :param max_rows: the most rows to evaluate; the loss of a sample is extrapolated to all rows trained on
     """
 
-    noise: float = 1.0
-    tolerance: float = 1.0
+    tolerance: float = 3.0
     candidates: int = 2
     max_rows: int = 1024
 
     def __post_init__(self) -> None:
-        check(self.noise >= 0, "noise >= 0", self.noise)
         check(self.tolerance >= 0, "tolerance >= 0", self.tolerance)
         check(self.candidates >= 1, "candidates >= 1", self.candidates)
         check(self.max_rows >= 2, "max_rows >= 2", self.max_rows)
@@ -62,8 +67,57 @@ class _Judged:
         cost, heir = scene.usage.replacement_cost().min(-1)
         return [(i, int(heir[i])) for i in cost.argsort()[: self.candidates].tolist()]
 
-    def _verdict(self, scene: Scene, before: Tensor, after: Tensor) -> Verdict:
-        return Verdict.on_loss(before, after, self.tolerance / len(scene.data), self.noise)
+    def judges(self, scene: Scene) -> "_Judges":
+        """The rows that judge a removal."""
+        held_out = None if scene.held_out is None else scene.judged(self.max_rows)
+        trained = scene.sample(scene.data, range(len(scene.data)), self.max_rows)
+        return _Judges(scene, held_out, trained, self.tolerance)
+
+
+class _Judges:
+    """Log-likelihoods of the rows that judge removals, before any removal of this check."""
+
+    def __init__(self, scene: Scene, held_out: Any, trained: Any, tolerance: float):
+        self.scene, self.held_out, self.trained, self.tolerance = scene, held_out, trained, tolerance
+        self.enough = len(trained) >= 2 and (held_out is None or len(held_out) >= 2)
+        self._size = scene.component_size() if self.enough else 0
+        self._before: tuple[Tensor, ...] = ()
+
+    def likelihoods(self) -> "_Likelihoods":
+        """Their log-likelihood functions, with the components as they are now."""
+        rows = [self.trained] if self.held_out is None else [self.held_out, self.trained]
+        return _Likelihoods([self.scene.likelihood(one) for one in rows])
+
+    def start(self, likelihoods: "_Likelihoods", log_weights: Tensor) -> None:
+        """Remembers the log-likelihoods before a removal."""
+        self._before = tuple(rows(log_weights) for rows in likelihoods.parts)
+
+    def verdict(self, likelihoods: "_Likelihoods", log_weights: Tensor, removed: int) -> Verdict:
+        """The verdict on the removal of ``removed`` components since :meth:`start`."""
+        judged, trained = likelihoods.parts[0], likelihoods.parts[-1]
+        allowance = self.tolerance + removed * self._size
+        if self.held_out is not None:
+            verdict = Verdict.on_loss(self._before[0], judged(log_weights), self.tolerance - self.scene.lost)
+            if not verdict.accepted:
+                return verdict
+        else:
+            allowance -= self.scene.lost
+        loss = Verdict.on_loss(self._before[-1], trained(log_weights), math.inf)
+        extrapolated = -loss.gain * len(self.scene.data) / len(self.trained)
+        if extrapolated > allowance:
+            return replace(loss, accepted=False)
+        return loss if self.held_out is None else verdict
+
+
+@dataclass(frozen=True)
+class _Likelihoods:
+    """Log-likelihood functions of the judging rows: held-out rows first, if there are any, and rows trained on."""
+
+    parts: list[RowLikelihood]
+
+    def refit(self, log_weights: Tensor) -> Tensor:
+        """Log weights refitted to the first of them."""
+        return self.parts[0].refit(log_weights)
 
 
 @dataclass(frozen=True)
@@ -75,24 +129,25 @@ class Prune(_Judged):
     """
 
     def __call__(self, scene, optimizer=None):
-        weights, rows = scene.require_data(), scene.judged(self.max_rows)
-        if len(weights) < 2 or len(rows) < 2:
+        weights, judges = scene.require_data(), self.judges(scene)
+        if len(weights) < 2 or not judges.enough:
             return []
-        likelihood = scene.likelihood(rows)
-        weights = likelihood.refit(weights)
-        before = likelihood(weights)
+        likelihoods = judges.likelihoods()
+        weights = likelihoods.refit(weights)
+        judges.start(likelihoods, weights)
         tried: list[Move] = []
+        removed = 1
         for gone in scene.usage.replacement_cost().min(-1).values.argsort().tolist()[: len(weights) - 1]:
-            lighter = likelihood.refit(_without(weights, gone))
-            tried.append(Move("prune", (gone,), self._verdict(scene, before, likelihood(lighter))))
+            lighter = likelihoods.refit(_without(weights, gone))
+            tried.append(Move("prune", (gone,), judges.verdict(likelihoods, lighter, removed)))
             if tried[-1].verdict.accepted:
-                weights = lighter
+                weights, removed = lighter, removed + 1
             elif sum(not one.verdict.accepted for one in tried) == self.candidates:
                 break
-        removed = [one.components[0] for one in tried if one.verdict.accepted]
-        if removed:
-            prune(scene.modules, removed, optimizer)
-            reweight(scene.modules, _kept(weights, removed))
+        all_gone = [one.components[0] for one in tried if one.verdict.accepted]
+        if all_gone:
+            prune(scene.modules, all_gone, optimizer)
+            reweight(scene.modules, _kept(weights, all_gone))
         return tried
 
 
@@ -112,19 +167,18 @@ class Merge(_Judged):
     fit_rows: int = 256
 
     def __call__(self, scene, optimizer=None):
-        weights = scene.require_data()
-        rows = scene.judged(self.max_rows)
-        if len(weights) < 2 or len(rows) < 2:
+        weights, judges = scene.require_data(), self.judges(scene)
+        if len(weights) < 2 or not judges.enough:
             return []
-        likelihood = scene.likelihood(rows)
-        before = likelihood(likelihood.refit(weights))
+        likelihoods = judges.likelihoods()
+        judges.start(likelihoods, likelihoods.refit(weights))
         tried = []
         for gone, heir in self._pairs(scene):
             undo = Snapshot(scene.modules, optimizer)
             joined = self._join(scene, weights, gone, heir)
-            likelihood = scene.likelihood(rows)
-            lighter = likelihood.refit(joined)
-            verdict = self._verdict(scene, before, likelihood(lighter))
+            likelihoods = judges.likelihoods()
+            lighter = likelihoods.refit(joined)
+            verdict = judges.verdict(likelihoods, lighter, removed=1)
             tried.append(Move("merge", (gone,), verdict))
             if verdict.accepted:
                 prune(scene.modules, [gone], optimizer)

@@ -1,11 +1,15 @@
 """Rules: propose births from the usage of components, and accept or refuse each birth."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
 
 from pyro_options.errors import check
 
 from .scene import Newborns
+from .snapshot import Snapshot
 from .usage import Usage
 from .verdict import Verdict
 
@@ -58,22 +62,26 @@ class UsageRule:
 class EvidenceRule:
     """Proposes a birth at every check and accepts it if the log-likelihood of data it was not fitted to increases.
 
-    The log-likelihood is that of rows not used by the birth, or of held-out rows if there are any, with the weights
-    refitted by EM both without and with the new component. The average gain must exceed ``noise`` standard errors, and
-    the total over all the data ``min_gain``.
+    The log-likelihood is that of all rows not used by the birth, or of held-out rows if there are any, with the weights
+    refitted by EM both without and with the new component. It must rise by more than ``min_gain`` nats in all. The old
+    components are first fitted to the rows of the birth as well: otherwise a birth would be credited with what they
+    have not learned yet.
 
-    :param noise: standard errors that the average gain must exceed
-    :param min_gain: nats that all the data together must gain
+    :param min_gain: nats that the rows together must gain
+    :param steps: Adam steps for the old components before the comparison
+    :param learning_rate: of those steps
     :param max_rows: the most rows to evaluate
     """
 
-    noise: float = 3.0
     min_gain: float = 5.0
+    steps: int = 25
+    learning_rate: float = 0.02
     max_rows: int = 1024
 
     def __post_init__(self) -> None:
-        check(self.noise >= 0, "noise >= 0", self.noise)
         check(self.min_gain >= 0, "min_gain >= 0", self.min_gain)
+        check(self.steps >= 0, "steps >= 0", self.steps)
+        check(self.learning_rate > 0, "learning_rate > 0", self.learning_rate)
         check(self.max_rows >= 2, "max_rows >= 2", self.max_rows)
 
     def propose(self, usage: Usage) -> int:
@@ -87,10 +95,27 @@ class EvidenceRule:
             return Verdict(False)
         K, born = newborns.index[0], len(newborns.index)
         likelihood = newborns.likelihood(rows)
-        before = likelihood.refit(newborns.trial_weights(0.0))
         after = likelihood.refit(newborns.trial_weights(born / (K + born)))
-        least = self.min_gain / len(newborns.data)
-        return Verdict.on_gain(likelihood(before), likelihood(after), least, self.noise, after)
+        verdict = Verdict.on_gain(self._without(newborns, rows), likelihood(after), self.min_gain, after)
+        if verdict.accepted and self.steps and newborns.used_rows:
+            adapted = self._adapted(newborns, rows, K)
+            return Verdict.on_gain(adapted, likelihood(after), max(self.min_gain, 0.0), after)
+        return verdict
+
+    @staticmethod
+    def _without(newborns: Newborns, rows: Any) -> Tensor:
+        """Log-likelihoods of the rows without the new components."""
+        likelihood = newborns.likelihood(rows)
+        return likelihood(likelihood.refit(newborns.trial_weights(0.0)))
+
+    def _adapted(self, newborns: Newborns, rows: Any, K: int) -> Tensor:
+        """The same after the old components were fitted to the rows of the birth; they are restored."""
+        undo = Snapshot(newborns.modules)
+        fitted = newborns.data[torch.tensor(sorted(newborns.used_rows), device=newborns.require_data().device)]
+        newborns.fit(range(K), fitted, newborns.trial_weights(0.0), self.steps, self.learning_rate)
+        found = self._without(newborns, rows)
+        undo.restore()
+        return found
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ class Scene:
     :param data: all the rows; has a length and can be indexed by a tensor of indices
     :param held_out: rows on which moves are evaluated; by default those of ``data`` that the move was not fitted to
     :param batch_size: rows to evaluate at a time
+    :param lost: nats that the removals of earlier checks have cost the judging rows, which count against later ones
     """
 
     modules: Sequence[nn.Module]
@@ -46,6 +47,7 @@ class Scene:
     data: Any = None
     held_out: Any = None
     batch_size: int = 128
+    lost: float = 0.0
 
     def without(self, gone: Sequence[int]) -> "Scene":
         """The same scene without the components ``gone``, which were removed from the modules."""
@@ -89,18 +91,31 @@ class Scene:
         """Indices of the rows that no move was fitted to."""
         return range(len(self.data))
 
+    def component_size(self) -> int:
+        """Number of parameters of one component that the likelihood depends on."""
+        weights = self.require_data()
+        parameters = self._parameters()
+        K = num_components(self.modules)
+        fn, value = self.observed(self.data[torch.zeros(1, dtype=torch.long, device=weights.device)], _even(self))
+        grads = torch.autograd.grad(fn.log_prob(value).sum(), [p for p, _ in parameters], allow_unused=True)
+        return sum(p.numel() // K for (p, _), grad in zip(parameters, grads) if grad is not None)
+
+    def _parameters(self) -> list[tuple[nn.Parameter, int]]:
+        """Trained parameters with one part per component, and the axis of the components."""
+        return [
+            (getattr(layer, name), axis)
+            for layer in growables(self.modules)
+            for name, axis in layer.component_axes.items()
+            if getattr(layer, name).requires_grad
+        ]
+
     def likelihood(self, rows: Any) -> "RowLikelihood":
         """The log-likelihood of these rows as a function of the weights, with the components as they are now."""
         return RowLikelihood(self, rows)
 
     def fit(self, index: Sequence[int], rows: Any, log_weights: Tensor, steps: int, learning_rate: float) -> None:
         """Maximizes the likelihood of ``rows`` over the parameters of the components ``index`` alone, with Adam."""
-        parameters = [
-            (getattr(layer, name), axis)
-            for layer in growables(self.modules)
-            for name, axis in layer.component_axes.items()
-            if getattr(layer, name).requires_grad
-        ]
+        parameters = self._parameters()
         chosen = torch.tensor(list(index), device=log_weights.device)
         moving = [nn.Parameter(p.detach().index_select(axis, chosen)) for p, axis in parameters]
         optimizer = torch.optim.Adam(moving, lr=learning_rate)

@@ -1,6 +1,7 @@
 """A handler that grows the truncation of a model and its guide during training."""
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -70,6 +71,7 @@ class GrowthMessenger(ObserveMessenger):
         self.every, self.patience, self.settle, self.max_components = every, patience, settle, max_components
         self.history: list[GrowthEvent] = []
         self._idle, self._last = 1, 0  # the wait in units of `every`, and the time of the last check
+        self._lost = 0.0  # nats that accepted removals have cost the judging rows
 
     @property
     def num_components(self) -> int:
@@ -82,11 +84,12 @@ class GrowthMessenger(ObserveMessenger):
 
     def state_dict(self) -> dict:
         """What a checkpoint must hold besides the modules, as plain numbers."""
-        return {"last": self._last, "idle": self._idle, "history": [event.to_dict() for event in self.history]}
+        history = [event.to_dict() for event in self.history]
+        return {"last": self._last, "idle": self._idle, "lost": self._lost, "history": history}
 
     def load_state_dict(self, state: dict) -> None:
         """Restores the result of :meth:`state_dict`; restoring the modules is up to the caller."""
-        self._last, self._idle = state["last"], state["idle"]
+        self._last, self._idle, self._lost = state["last"], state["idle"], state.get("lost", 0.0)
         self.history = [GrowthEvent.from_dict(event) for event in state["history"]]
 
     def step(
@@ -111,10 +114,13 @@ class GrowthMessenger(ObserveMessenger):
         :param births: ``False`` allows removals only: a component born at the end of training would never be trained
         :param batch_size: rows to evaluate at a time
         """
-        scene = Scene(self.modules, self.usage(), self.site, log_weights, model, data, held_out, batch_size)
+        scene = Scene(self.modules, self.usage(), self.site, log_weights, model, data, held_out, batch_size, self._lost)
         self.reset()
         moves = self._remove(scene, optimizer)
-        removed = [move.components[0] for move in moves if move.verdict.accepted]
+        accepted = [move for move in moves if move.verdict.accepted]
+        removed = [move.components[0] for move in accepted]
+        if accepted and not math.isnan(accepted[-1].verdict.gain):  # the last one's is that of all of them together
+            self._lost = max(0.0, self._lost - accepted[-1].verdict.gain)
         last = self.history[-1].num_born if self.history else 0
         in_vain = 0 < last <= len(removed)  # as many removed as the previous check created: do not try again now
         if births and not in_vain:

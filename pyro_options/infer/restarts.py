@@ -44,7 +44,7 @@ def best_start(start: Callable[[int], Trainer], restarts: int, epochs: int) -> T
     best: Trainer | None = None
     for number in range(restarts):
         trainer = start(number)
-        trainer.run(epochs)
+        trainer.run(max(0, epochs - trainer.epoch))
         logger.info("restart %d of %d: %.3f nats per episode", number + 1, restarts, bound(trainer))
         if best is None or bound(trainer) > bound(best):
             best = trainer

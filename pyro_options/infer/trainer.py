@@ -22,6 +22,7 @@ from tqdm import tqdm
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import InputError, check, check_count, choice
 from pyro_options.growth.events import GrowthEvent
+from pyro_options.growth.growable import GrowableHeads, growables
 from pyro_options.handlers.collapse import collapse
 from pyro_options.handlers.entropy import EntropyMessenger
 from pyro_options.handlers.growth import GrowthMessenger
@@ -34,6 +35,9 @@ from .resumable_training import ResumableTraining
 from .schedules import Constant, Exponential, Schedule
 
 logger = logging.getLogger(__name__)
+
+#: learning rates after the final phase, as a share of those before it
+LAST_RATE = 0.05
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,13 @@ class TrainConfig:
     entropy_weight: Schedule = field(default_factory=lambda: Constant(0.0))  # λ_ent, see EntropyMessenger
     entropy_per: str = "batch"  # entropy of the option usage of the batch, or of each trajectory
     weights_learning_rate: float = 5e-2  # of the stick posterior; at the rate of the networks it lags behind growth
+    weight_scale: float | None = (
+        None  # standard deviation of a Gaussian prior on the weights of heads, not their biases
+    )
+    final_phase: float = 0.0  # share of the epochs, the last ones, with K fixed, falling rates and all the data
+    even_phase: float = (
+        0.0  # share of the epochs, the first ones, in which the posterior over the weights is not trained
+    )
     seed: int = 0
     device: str = "auto"
     progress: bool = True
@@ -64,9 +75,27 @@ class TrainConfig:
         check_count(self.batch_size, "batch_size")
         check_count(self.seed, "seed", 0)
         choice(self.entropy_per, "entropy_per", ("batch", "trajectory"))
-        for name in ("learning_rate", "weights_learning_rate", "clip_norm"):
+        for name in ("learning_rate", "weights_learning_rate", "clip_norm", "weight_scale"):
             value = getattr(self, name)
-            check(0 < value < math.inf, f"{name} > 0 and finite", value)
+            check(value is None or 0 < value < math.inf, f"{name} > 0 and finite", value)
+        for name in ("final_phase", "even_phase"):
+            check(0 <= getattr(self, name) < 1, f"{name} in [0, 1)", getattr(self, name))
+
+    @property
+    def final_epoch(self) -> int:
+        """Number of epochs before the final phase."""
+        return self.epochs - round(self.final_phase * self.epochs)
+
+    def rate_factor(self, epoch: int) -> float:
+        """Factor on the learning rates: 1, and in the final phase down to :data:`LAST_RATE`, linearly."""
+        if not self.in_final_phase(epoch):
+            return 1.0
+        left = max(0, self.epochs - epoch) / (self.epochs - self.final_epoch)
+        return LAST_RATE + (1 - LAST_RATE) * left
+
+    def in_final_phase(self, epoch: int) -> bool:
+        """Whether an epoch belongs to the final phase."""
+        return self.final_epoch < self.epochs and epoch >= self.final_epoch
 
 
 @dataclass
@@ -81,6 +110,7 @@ class History:
     removal_epochs: list[int] = field(default_factory=list)  # epochs after which a component was removed
     skipped_steps: list[int] = field(default_factory=list)  # steps at which a batch was skipped
     restored_steps: list[int] = field(default_factory=list)  # steps at which the parameters were restored
+    judge_scores: list[float] = field(default_factory=list)  # of each held-out episode, before the final phase
     seconds: float = 0.0
 
     def to_dict(self) -> dict:
@@ -112,6 +142,8 @@ class Trainer(ResumableTraining):
     :param data: demonstrations to train on
     :param growth: adds and removes components of both; ``None`` keeps K fixed
     :param held_out: demonstrations to judge growth by, instead of the training data
+    :param final_data: demonstrations of the final phase, when growth is over, usually ``data`` and ``held_out``
+        together; ``data`` by default
     :param checkpoint: where to save and whether to resume; a path saves every minute
     """
 
@@ -126,6 +158,7 @@ class Trainer(ResumableTraining):
         growth: GrowthMessenger | None = None,
         held_out: Trajectories | None = None,
         checkpoint: Checkpoint | str | os.PathLike | None = None,
+        final_data: Trajectories | None = None,
     ):
         set_seed(config.seed)
         self.device = resolve_device(config.device)
@@ -133,14 +166,9 @@ class Trainer(ResumableTraining):
         dtype = next(model.parameters()).dtype
         self.data = data.to(self.device, dtype)
         self.held_out = None if held_out is None else held_out.to(self.device, dtype)
+        self.final_data = self.data if final_data is None else final_data.to(self.device, dtype)
         self.shuffle_generator = torch.Generator().manual_seed(config.seed)
-        self.optimizer = torch.optim.Adam(
-            [
-                {"params": [p for p in self.parameters() if not self._is_weight(p)], "lr": config.learning_rate},
-                {"params": [p for p in self.parameters() if self._is_weight(p)], "lr": config.weights_learning_rate},
-            ],
-            fused=True,
-        )
+        self.optimizer = torch.optim.Adam(self._parameter_groups(), fused=True)
         self.elbo = TraceGraph_ELBO()
         self.temper = TemperMessenger()
         self.entropy = EntropyMessenger(0.0, "actions", config.entropy_per)
@@ -152,6 +180,41 @@ class Trainer(ResumableTraining):
         self._validated = 0  # the K for which Pyro's validation has passed
         self.health = Health(self)
         self.save_to(Checkpoint(checkpoint) if isinstance(checkpoint, str | os.PathLike) else checkpoint)
+
+    def _parameter_groups(self) -> list[dict[str, Any]]:
+        """Parameters by learning rate: networks, posterior over the weights, and heads if they have a prior.
+
+        The loss is divided by the number of episodes; so divided, the gradient of the prior is Adam's weight decay.
+        """
+        config, heads = self.config, []
+        if config.weight_scale is not None:
+            heads = [layer.weight for layer in growables([self.model]) if isinstance(layer, GrowableHeads)]
+        shrunk = {id(p) for p in heads}
+        weights = [p for p in self.parameters() if self._is_weight(p)]
+        others = [p for p in self.parameters() if not self._is_weight(p) and id(p) not in shrunk]
+        groups: list[dict[str, Any]] = [
+            {"params": others, "lr": config.learning_rate},
+            {"params": weights, "lr": config.weights_learning_rate},
+        ]
+        if heads and config.weight_scale is not None:
+            decay = 1 / (config.weight_scale**2 * len(self.data))
+            groups.append({"params": heads, "lr": config.learning_rate, "weight_decay": decay})
+        return groups
+
+    def _set_rates(self) -> None:
+        """Sets the learning rates of this epoch."""
+        config, factor = self.config, self.config.rate_factor(self.epoch)
+        even = self.epoch < round(config.even_phase * config.epochs)
+        for number, group in enumerate(self.optimizer.param_groups):
+            if number == 1:
+                group["lr"] = 0.0 if even else factor * config.weights_learning_rate
+            else:
+                group["lr"] = factor * config.learning_rate
+
+    @property
+    def in_final_phase(self) -> bool:
+        """Whether growth is over and all the data are trained on."""
+        return self.config.in_final_phase(self.epoch)
 
     @property
     def data_sets(self) -> tuple[Trajectories | None, ...]:
@@ -251,10 +314,28 @@ class Trainer(ResumableTraining):
             self.history.removal_epochs.append(self.epoch)
         return event
 
-    def settle(self) -> None:
-        """Removes components until no removal is accepted, without births, and marks the training as completed."""
+    def remove_unneeded(self) -> None:
+        """Removes components until no removal is accepted, without births."""
         while self.growth is not None and self.growth.removals and self.observe_and_grow(births=False).num_removed:
             pass
+
+    @torch.no_grad()
+    def _judge_scores(self) -> list[float]:
+        """Log-likelihood of each held-out episode at the mean weights, in nats."""
+        if self.held_out is None:
+            return []
+        weights = torch.log_softmax(self.guide.weights.mean_log_weights(), -1)
+        model, found = collapse(self.model), []
+        with pyro.get_param_store().scope():
+            for batch in self.held_out.minibatches(self.held_out.rows_together()):
+                node = poutine.trace(model).get_trace(batch, weights).nodes["actions"]
+                found += node["fn"].log_prob(node["value"]).tolist()
+        return found
+
+    def settle(self) -> None:
+        """Removes unneeded components, unless that was done before a final phase; the training is then completed."""
+        if self.config.final_epoch == self.config.epochs:
+            self.remove_unneeded()
         self.settled = True
 
     def run(self, epochs: int | None = None) -> History:
@@ -279,7 +360,10 @@ class Trainer(ResumableTraining):
         for _ in bar:
             yield from self.train_epoch()
             bar.set_postfix(elbo=f"{self.history.elbo[-1]:.3f}", K=self.model.num_options)
-            if self.growth is not None and self.growth.due(self.num_steps):
+            if self.epoch == self.config.final_epoch < self.config.epochs:
+                self.remove_unneeded()
+                self.history.judge_scores = self._judge_scores()
+            elif self.growth is not None and not self.in_final_phase and self.growth.due(self.num_steps):
                 self.observe_and_grow(births=epochs is not None or self._enough_time())
             self.history.seconds = before + time.perf_counter() - start
             yield
@@ -290,23 +374,25 @@ class Trainer(ResumableTraining):
     def _enough_time(self) -> bool:
         """Whether enough steps remain to train a component that is added now."""
         assert self.growth is not None
-        ahead = (self.config.epochs - self.epoch) * math.ceil(len(self.data) / self.config.batch_size)
+        ahead = (self.config.final_epoch - self.epoch) * math.ceil(len(self.data) / self.config.batch_size)
         return ahead >= self.growth.settle * self.growth.every
 
     def train_epoch(self) -> Iterator[None]:
         """One pass over the data, or the rest of one that was resumed; yields after each update but the last."""
         self.temper.temperature = self.config.temperature(self.epoch)
         self.entropy.weight = self.config.entropy_weight(self.epoch)
+        self._set_rates()
         self.health.remember()
         self.shuffle_generator.set_state(self.epoch_generator_state)
         self.settled = False
-        batches = self.data.minibatches(self.config.batch_size, self.shuffle_generator)
+        data = self.final_data if self.in_final_phase else self.data
+        batches = data.minibatches(self.config.batch_size, self.shuffle_generator)
         for batch in itertools.islice(batches, self.batch, None):
             elbo = self.step(batch)
             if not math.isnan(elbo):
                 self.total = self.total[0] + elbo * len(batch), self.total[1] + len(batch)
             self.batch += 1
-            if self.batch * self.config.batch_size < len(self.data):  # after the last batch, growth comes before saving
+            if self.batch * self.config.batch_size < len(data):  # after the last batch, growth comes before saving
                 yield
         self.health.check_epoch()
         self.record(self.total[0] / self.total[1])

@@ -102,7 +102,7 @@ class BoundRule:
         components.loosen_prior()
         log_weights = _log_weights(ascend(components, rows, shares, self.steps))
         gain = bound(components, newborns, log_weights) - before
-        return Verdict(gain > self.min_gain, gain / len(rows), 0.0, log_weights)
+        return Verdict(gain > self.min_gain, gain, 0.0, log_weights)
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class BoundMerge:
             joined = joined[:, [k for k in range(len(weights)) if k != gone]]
             lighter = _log_weights(ascend(self.components, rows, joined, self.steps))
             gain = bound(self.components, scene, lighter) - before
-            tried.append(Move("merge", (gone,), Verdict(gain > -self.tolerance, gain / len(rows), 0.0)))
+            tried.append(Move("merge", (gone,), Verdict(gain > -self.tolerance, gain, 0.0)))
             if tried[-1].verdict.accepted:
                 reweight(scene.modules, lighter)
                 break

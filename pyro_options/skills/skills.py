@@ -202,15 +202,20 @@ class Skills:
         """All options combined into one policy that imitates the demonstrator, see :class:`Imitation`."""
         return Imitation(self)
 
-    @torch.no_grad()
     def log_likelihood(self, trajectories: Trajectories, batch_size: int = 256) -> float:
         """Exact log-likelihood of the actions given the states, in nats per step."""
-        total, start = 0.0, 0
+        return float(self.episode_log_likelihoods(trajectories, batch_size).sum()) / trajectories.num_steps
+
+    @torch.no_grad()
+    def episode_log_likelihoods(self, trajectories: Trajectories, batch_size: int = 256) -> Tensor:
+        """Exact log-likelihood of the actions of each episode given its states, ``(N,)`` in nats."""
+        found, start = [], 0
         for batch, path, emission in batches(self, trajectories, batch_size):
             scores = path.log_marginal(emission)
             check_scores(scores, start)
-            total, start = total + float(scores.double().sum()), start + len(batch)
-        return total / trajectories.num_steps
+            found.append(scores.double().cpu())
+            start += len(batch)
+        return torch.cat(found)
 
     @torch.no_grad()
     def segment(self, trajectories: Trajectories, method: str = "viterbi", batch_size: int = 256) -> Segmentation:

@@ -74,7 +74,7 @@ def with_nan(tensor, index):
         (lambda: UsageRule(0.0), r"delta in \(0, 1\)"),
         (lambda: UsageRule(1.0), r"delta in \(0, 1\)"),
         (lambda: UsageRule(0.5, "guess"), "measure"),
-        (lambda: EvidenceRule(noise=-1.0), "noise >= 0"),
+        (lambda: EvidenceRule(min_gain=-1.0), "min_gain >= 0"),
         (lambda: SplitBirth(-1.0), "noise >= 0"),
         (lambda: DataBirth(share=0.0), r"share in \(0, 1\]"),
         (lambda: GrowthMessenger([make_model()], every=0, site="actions"), "every >= 1"),

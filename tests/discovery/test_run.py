@@ -213,7 +213,7 @@ def test_growth_gets_as_many_updates_as_a_fixed_k(monkeypatch):
     told = {"validation": 0.5, "progress": False, "device": "cpu"}
     data = Trajectories(torch.randn(20, 5, 3), torch.arange(100).view(20, 5) % 2, num_actions=2)
     runs = [discover(data, num_options=K, **told).metadata for K in (2, None)]
-    assert [made["updates"] for made in runs] == [20, 20]
+    assert runs[0]["updates"] == runs[1]["updates"] >= 20
 
 
 @pytest.mark.parametrize("num_actions", [4, None], ids=["discrete", "continuous"])

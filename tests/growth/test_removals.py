@@ -172,12 +172,27 @@ def test_blending_is_the_weighted_average():
 
 def test_verdicts():
     rows = torch.zeros(4)
-    assert Verdict.on_gain(rows, rows + 0.1, least=0.05, noise=3).accepted
-    assert not Verdict.on_gain(rows, rows + 0.1, least=0.2, noise=3).accepted
-    assert not Verdict.on_gain(rows, torch.tensor([-1.0, 1.4, -1.0, 1.0]), least=0, noise=1).accepted
-    assert Verdict.on_loss(rows, rows - 0.1, most=0.2, noise=1).accepted
-    assert not Verdict.on_loss(rows, rows - 0.1, most=0.05, noise=1).accepted
-    assert Verdict.on_loss(rows, torch.tensor([-1.0, 0.8, -1.0, 1.0]), most=0, noise=1).accepted
+    assert Verdict.on_gain(rows, rows + 0.1, least=0.3).accepted
+    assert not Verdict.on_gain(rows, rows + 0.1, least=0.5).accepted
+    assert Verdict.on_loss(rows, rows - 0.1, most=0.5).accepted
+    assert not Verdict.on_loss(rows, rows - 0.1, most=0.3).accepted
+
+
+def test_a_loss_of_one_row_is_not_excused_by_its_standard_error():
+    """Mean and standard error are equal if one row alone loses, whatever it loses."""
+    rows = torch.zeros(20, dtype=torch.float64)
+    after = rows.clone()
+    after[3] = -54.0
+    verdict = Verdict.on_loss(rows, after, most=3.0)
+    assert not verdict.accepted
+    assert verdict.gain == -54 and abs(verdict.error - 54) < 0.1
+
+
+def test_a_gain_of_few_rows_counts():
+    rows = torch.zeros(200, dtype=torch.float64)
+    after = rows.clone()
+    after[:3] = 10.0
+    assert Verdict.on_gain(rows, after, least=5.0).accepted
 
 
 def test_checks_without_effect_become_rarer():

@@ -1,0 +1,175 @@
+"""Measures how far a discovery can be trusted, after training."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pyro_options.data.trajectories import Trajectories
+from pyro_options.growth.verdict import total_and_error
+from pyro_options.infer.trainer import Trainer
+from pyro_options.options.policies import CategoricalPolicy
+from pyro_options.skills.from_model import to_skills
+from pyro_options.skills.segmentation import Segmentation
+from pyro_options.skills.skills import Skills
+from pyro_options.skills.trust import Gain, Trust
+
+from .budget import saturation, state_inputs
+
+#: widths of the larger network of a single policy
+LARGER = (64, 64)
+
+#: share of the epochs for which a single policy is trained
+ONE_POLICY = 0.3
+
+#: trainings from other starts, and the share of the epochs that each of them gets
+OTHER_STARTS = 2
+OTHER_SHARE = 0.35
+
+#: standard deviations from zero beyond which float32 keeps too few digits of an entry of the states
+FAR = 1e4
+
+#: steps to look at, at most
+_STEPS = 20_000
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Log-likelihoods of episodes that the skills were not trained on."""
+
+    episodes: Trajectories
+    scores: Tensor  # (N,) of the skills, in nats
+    train_on: Trajectories  # episodes to train a single policy on for comparison
+
+    def gain(self, other: Tensor) -> Gain:
+        """Nats per step beyond other scores of the same episodes."""
+        total, error = total_and_error(self.scores - other)
+        steps = self.episodes.num_steps
+        return Gain(total / steps, error / steps)
+
+
+def adjusted_rand(first: Tensor, second: Tensor) -> float:
+    """The adjusted Rand index of two labellings: 1 if they are the same up to names, 0 in expectation by chance."""
+    table = torch.zeros(int(first.max()) + 1, int(second.max()) + 1, dtype=torch.float64)
+    table.index_put_((first.flatten(), second.flatten()), torch.ones(first.numel(), dtype=torch.float64), True)
+
+    def pairs(counts: Tensor) -> float:
+        return float((counts * (counts - 1) / 2).sum())
+
+    both, rows, columns = pairs(table), pairs(table.sum(1)), pairs(table.sum(0))
+    chance = rows * columns / pairs(table.sum().unsqueeze(0))
+    highest = (rows + columns) / 2
+    return 1.0 if highest == chance else (both - chance) / (highest - chance)
+
+
+def looks_one_hot(data: Trajectories) -> bool:
+    """Whether continuous actions are one-hot vectors: discrete actions in disguise."""
+    if data.discrete or data.action_dim < 2:
+        return False
+    assert data.actions is not None
+    actions = data.actions[data.mask]
+    return bool(((actions == 0) | (actions == 1)).all() and (actions.sum(-1) == 1).all())
+
+
+def input_warnings(data: Trajectories) -> tuple[str, ...]:
+    """Warnings about the demonstrations themselves."""
+    found = []
+    if looks_one_hot(data):
+        found.append("Actions are one-hot vectors: pass their indices, as integers, to treat them as discrete.")
+    if not data.packed:
+        states = data.states[: max(1, _STEPS // data.mask.shape[1])]
+        states = states[data.mask[: len(states)]].double()
+        far = states.mean(0).abs() > FAR * states.std(0).clamp(min=1e-300)
+        far &= (states != states[:1]).any(0)
+        if bool(far.any()):
+            entries = ", ".join(str(i) for i in far.nonzero().flatten().tolist()[:5])
+            found.append(
+                f"State entries {entries} vary little around a large value, of which float32 keeps few digits: "
+                "subtract it before."
+            )
+    return tuple(found)
+
+
+def share_at_bounds(data: Trajectories) -> float | None:
+    """Share of the steps at which an action is at a bound where it saturates; ``None`` for discrete actions."""
+    if data.discrete:
+        return None
+    assert data.actions is not None
+    low, high = (bound.to(data.actions) for bound in saturation(data))
+    actions = data.actions[data.mask]
+    return float(((actions <= low) | (actions >= high)).any(-1).double().mean())
+
+
+def state_reveals(data: Trajectories, segmentation: Segmentation, steps: int = 150) -> float | None:
+    """Share of the entropy of the option that a linear classifier on the states removes, on the second half of them.
+
+    :returns: ``None`` if one option is on at all steps
+    """
+    few = max(2, _STEPS // data.mask.shape[1])
+    data = data[:few]
+    options, mask = segmentation.options[: len(data)].to(data.device), data.mask
+    half = torch.zeros_like(mask)
+    half[: len(data) // 2] = True
+    K = int(options.max()) + 1
+    frequency = torch.bincount(options[mask & half], minlength=K).double() + 1
+    entropy = -float((frequency / frequency.sum()).log()[options[mask & ~half]].mean())
+    if K == 1 or not bool((mask & half).any()) or entropy < 0.05:
+        return None
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(0)
+        network = state_inputs(data)
+        classifier = CategoricalPolicy(data.state_dim, 1, K, network=network).to(data.device)
+        nn.init.zeros_(classifier.heads.weight)
+        optimizer = torch.optim.Adam(classifier.parameters(), lr=0.05)
+        states = data.states.to(next(classifier.parameters()).dtype)
+        for _ in range(steps):
+            loss = -classifier(states).component_log_prob(options)[mask & half].mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        with torch.no_grad():
+            left = -float(classifier(states).component_log_prob(options)[mask & ~half].mean())
+    return max(0.0, 1 - left / entropy)
+
+
+def measure(
+    skills: Skills,
+    data: Trajectories,
+    judged: Judged | None,
+    one_policy: Callable[[Trajectories, tuple[int, ...] | None], Trainer],
+    others: list[Skills],
+) -> Trust:
+    """The record of trust of these skills.
+
+    :param judged: held-out episodes with their scores; without them there are no gains
+    :param one_policy: makes a trainer of a single policy for given episodes, with the skills' own network (``None``) or
+        one of given widths
+    :param others: skills from other starts
+    """
+    segmentation = skills.segment(data)
+    mask = segmentation.mask
+    found: dict = {"at_bounds": share_at_bounds(data), "inputs": input_warnings(data)}
+    if judged is not None:
+        steps = judged.episodes.num_steps
+        held_out = float(judged.scores.sum()) / steps
+        found["gap"] = skills.log_likelihood(judged.train_on) - held_out
+        if data.num_actions is not None:
+            found["chance"] = held_out + math.log(data.num_actions)
+        for name, widths in (("gain", None), ("gain_over_larger", LARGER)):
+            trainer = one_policy(judged.train_on, widths)
+            trainer.run()
+            single = to_skills(trainer.model, trainer.guide, packed=data.packed)
+            found[name] = judged.gain(single.episode_log_likelihoods(judged.episodes))
+    if others:
+        other = [one.segment(data) for one in others]
+        found["other_counts"] = tuple(one.used_options for one in other)
+        agreements = [adjusted_rand(segmentation.options[mask], one.options[mask]) for one in other]
+        found["agreement"] = sum(agreements) / len(agreements)
+    return Trust(
+        num_options=segmentation.used_options,
+        mean_length=segmentation.mean_length,
+        state_reveals=state_reveals(data, segmentation),
+        **found,
+    )
