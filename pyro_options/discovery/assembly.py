@@ -17,6 +17,7 @@ from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.infer.schedules import Exponential
 from pyro_options.infer.trainer import TrainConfig
 
+from .action_families import resolved_families
 from .budget import Budget, state_inputs
 from .config import MethodConfig, method_config
 from .growth import BIRTHS, REMOVALS, RULES, Growth
@@ -45,6 +46,13 @@ class Plan:
     train: TrainConfig
     train_on: Trajectories
     judge: Trajectories | None  # held-out episodes to judge growth by, if the rule needs them
+
+
+def with_families(config: MethodConfig, data: Trajectories) -> MethodConfig:
+    """The same settings with the families of all action dimensions; a model that exists already has its own."""
+    if isinstance(config.model, nn.Module):
+        return config
+    return replace(config, action_families=resolved_families(data, config.action_families, config.censored))
 
 
 def make_plan(
@@ -107,7 +115,7 @@ def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None
     :param train: the training settings; by default those of :func:`~pyro_options.discover`
     """
     check(data.actions is not None, "demonstrations with actions", "none")
-    config = config.complete()
+    config = with_families(config.complete(), data)
     if train is None or config.growth.check_every is None:
         plan = make_plan(data, config, train)
         config, train = plan.config, plan.train

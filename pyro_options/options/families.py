@@ -65,6 +65,13 @@ def family_from_dict(values: Mapping[str, Any]) -> ActionFamily:
     return _TYPES[kind](**{name: value for name, value in values.items() if name != "type"})
 
 
+def bounds_of(families: Sequence[ActionFamily], dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+    """Lower and upper bounds of the Gaussian dimensions, infinite where there are none."""
+    real = [family for family in families if isinstance(family, GaussianFamily)]
+    low = torch.tensor([-math.inf if family.low is None else family.low for family in real], dtype=dtype)
+    return low, torch.tensor([math.inf if family.high is None else family.high for family in real], dtype=dtype)
+
+
 class ActionLayout:
     """How the dimensions of an action share the outputs of a policy.
 

@@ -12,7 +12,7 @@ from pyro_options.nn.networks import mlp, output_size
 from pyro_options.nn.shared_product import ReadsStates, shared_product
 
 from .actions import CategoricalActions, GaussianActions
-from .families import ActionFamily, ActionLayout, CategoricalFamily, GaussianFamily
+from .families import ActionFamily, ActionLayout, CategoricalFamily, GaussianFamily, bounds_of
 from .mixed_actions import MixedActions
 
 
@@ -97,6 +97,7 @@ class GaussianHeads(_OptionHeads):
     A subclass calls :meth:`_set_gaussian` in its constructor.
     """
 
+    num_actions: int | tuple[int, ...] | None = None  # of discrete actions
     center: Tensor
     unit: Tensor
     low: Tensor
@@ -197,11 +198,11 @@ class MixedPolicy(GaussianHeads):
         layout = ActionLayout(families, integers)
         super().__init__(state_dim, num_options, sum(layout.sizes), hidden, network)
         self.layout, self.action_dim = layout, layout.action_dim
-        real = [family for family in layout.families if isinstance(family, GaussianFamily)]
-        dtype = torch.get_default_dtype() if unit is None else unit.dtype
-        low = torch.tensor([-math.inf if family.low is None else family.low for family in real], dtype=dtype)
-        high = torch.tensor([math.inf if family.high is None else family.high for family in real], dtype=dtype)
-        self._set_gaussian(len(real), min_log_scale, center=center, unit=unit, low=low, high=high)
+        low, high = bounds_of(families, torch.get_default_dtype() if unit is None else unit.dtype)
+        self._set_gaussian(len(layout.real), min_log_scale, center=center, unit=unit, low=low, high=high)
+
+        if integers:
+            self.num_actions = tuple(layout.sizes[1:])
 
     @property
     def families(self) -> tuple[ActionFamily, ...]:

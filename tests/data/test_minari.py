@@ -154,7 +154,7 @@ def test_states_that_are_not_observations_are_refused():
 @pytest.mark.parametrize(
     "observations, actions, message",
     [
-        (PLAIN, spaces.MultiDiscrete([2, 3]), "Discrete or real"),
+        (PLAIN, spaces.MultiBinary(3), "Discrete or real"),
         (spaces.Box(0, 2**31, (1,), np.int64), PLAIN, "test/spaces-v0: .*larger ones at episode 0"),
     ],
 )
