@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 
 def action_counts(space: gym.Space) -> int | tuple[int, ...] | None:
-    """Number of actions of a Discrete space, of each dimension of a MultiDiscrete one (flattened), ``None`` of others."""
+    """Number of actions of a Discrete space, or of each dimension of a MultiDiscrete one; ``None`` of others."""
     if isinstance(space, spaces.Discrete):
         return int(space.n)
     return tuple(space.nvec.flatten().tolist()) if isinstance(space, spaces.MultiDiscrete) else None

@@ -103,8 +103,8 @@ def discover(
     :param resume: resume from that file if it exists; the result is the same as without the interruption
     :param config: fields of :class:`~pyro_options.discovery.MethodConfig`: ``num_options=8`` for a fixed K,
         ``hidden=(64,)`` for a shared state network, ``action_families`` for the distribution of each action dimension
-        (:func:`~pyro_options.discovery.resolved_families`), ``termination_cost=2.0`` for longer options; ``model``, ``guide``
-        and ``prior`` by name or as objects, ``growth=Growth(rule, birth, removals)``
+        (:func:`~pyro_options.discovery.resolved_families`), ``termination_cost=2.0`` for longer options;
+        ``model``, ``guide`` and ``prior`` by name or as objects, ``growth=Growth(rule, birth, removals)``
     """
     fix = "Make them of your arrays with Trajectories(states, actions, lengths)."
     check(isinstance(trajectories, Trajectories), "Trajectories", type(trajectories).__name__, fix)

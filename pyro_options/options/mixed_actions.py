@@ -15,8 +15,8 @@ class MixedActions(OptionActions):
     .. math:: \pi_k(a_t\mid s_t) = \prod_{d\in G} N(a_{t,d};\, \mu_{t,k,d}, \sigma_{t,k,d}^2)
         \prod_{d\notin G} \mathrm{softmax}(l_{t,k,d})_{a_{t,d}}
 
-    The factor of a categorical dimension is a probability, not a density: it does not depend on the units of the action.
-    An action with a value that is none of its family's has log-probability minus infinity; in padded steps it is finite.
+    The factor of a categorical dimension is a probability, not a density, so it does not depend on the units of the
+    action. An action with none of the values of its family has log-probability minus infinity, but not in padded steps.
 
     :param layout: the families of the dimensions
     :param gaussian: the distribution of the Gaussian dimensions G, which may be none

@@ -173,8 +173,8 @@ class GaussianPolicy(GaussianHeads):
 class MixedPolicy(GaussianHeads):
     """π_k(a | s) over actions whose dimensions belong to different families, see :class:`MixedActions`.
 
-    :class:`GaussianPolicy` and :class:`CategoricalPolicy` are the same with Gaussian dimensions alone, and with a single
-    categorical one, without the overhead of putting them together.
+    :class:`GaussianPolicy` is the same with Gaussian dimensions alone, and :class:`CategoricalPolicy` with a single
+    categorical one; both are faster.
 
     :param families: a :class:`GaussianFamily` or a :class:`CategoricalFamily` for each dimension of an action
     :param min_log_scale: as in :class:`GaussianPolicy`

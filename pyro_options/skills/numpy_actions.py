@@ -128,6 +128,6 @@ def known_indices(layout: Any, actions: Tensor, like: Tensor, mask: Tensor | Non
         values, got = layout.values[d], actions[tuple(place[:-1])][d]
         where = f" at episode {place[0]}, step {place[1]}" if mask is not None else ""
         listed = ", ".join(f"{value:g}" for value in values)
-        fix = 'Values that training has not seen have no probability: train on data that have them, or with action_families="gaussian".'
+        fix = "Train on data that have it, or with a Gaussian for this dimension: action_families=…"
         check(False, f"action dimension {d} to be one of {listed}", f"{float(got):g}{where}", fix)
     return index

@@ -154,9 +154,7 @@ class Skills:
         return self.rule.act(outputs, option, None if deterministic else self.rng if rng is None else rng)
 
     def outputs(self, observation: ArrayLike) -> np.ndarray:
-        """What the policies of all options return, ``(K, out)`` or ``(n, K, out)``: logits of discrete actions, means of
-        continuous ones, or means, then logits, in the columns of ``policy.layout``.
-        """
+        """Action logits (means if continuous) of all options: ``(K, out)`` or ``(n, K, out)``; means first if mixed."""
         return self._ask(self._act, observation, None)
 
     def action_probabilities(self, observation: ArrayLike, option: int | ArrayLike | None) -> np.ndarray:
