@@ -171,7 +171,8 @@ class _Recorder:
     def start(self, seed: int | None):
         """Resets the environment, takes the no-op steps, and returns the observation after them."""
         observation, _ = self.env.reset(seed=seed)
-        first = int(getattr(self.env.action_space, "start", 0))
+        space = self.env.action_space
+        first = int(space.start) if isinstance(space, spaces.Discrete) else 0
         for _ in range(self.random.integers(1, self.noops + 1) if self.noops else 0):
             observation, _, terminated, truncated, _ = self.env.step(first)
             if terminated or truncated:

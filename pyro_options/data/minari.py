@@ -132,7 +132,7 @@ def _space(values: torch.Tensor) -> spaces.Box:
 
 def _action_space(data: Trajectories) -> gym.Space:
     if isinstance(data.num_actions, tuple):
-        return spaces.MultiDiscrete(data.num_actions)
+        return spaces.MultiDiscrete(list(data.num_actions))
     if data.num_actions is not None:
         return spaces.Discrete(data.num_actions)
     actions, bounds = _actions(data), data.action_bounds

@@ -39,8 +39,8 @@ class Trajectories:
     takes 32 times less memory this way.
 
     :param states: ``(N, T, D)`` floating point, or ``(N, T, B)`` bytes if packed; the state *before* each action
-    :param actions: ``(N, T)`` integers, ``(N, T, A)`` integers (several a step: MultiDiscrete), or ``(N, T, A)`` floating
-        point; ``None`` to sample them from a model
+    :param actions: ``(N, T)`` integers, ``(N, T, A)`` integers (several a step: MultiDiscrete), or ``(N, T, A)``
+        floating point; ``None`` to sample them from a model
     :param lengths: number of steps of each episode ``(N,)``, by default T; the padding is set to zero and never used
     :param num_actions: number of discrete actions, by default the largest action plus one; a tuple of A numbers for
         ``(N, T, A)`` integers; ``None`` if continuous

@@ -114,6 +114,7 @@ def validate_actions(actions: Tensor, mask: Tensor, num_actions: int | tuple[int
     check(actions.dim() in (2, 3) and 0 not in actions.shape, expected, tuple(actions.shape))
     if actions.dim() == 2:
         check(not isinstance(num_actions, tuple), "one number of actions for actions (N, T)", num_actions)
+        assert not isinstance(num_actions, tuple)
         _validate_integers(actions, mask, num_actions)
         return
     A = actions.shape[-1]

@@ -115,10 +115,9 @@ def resolved_families(data: Trajectories, asked: Any = None, censored: bool = Tr
         check(same, "categorical families over all integers of each dimension", asked)
         return found
     steps = actions[data.mask].cpu()
-    bounds = (
-        torch.tensor([[-torch.inf], [torch.inf]]).expand(2, A) if data.action_bounds is None else data.action_bounds
-    )
-    columns = zip(steps.unbind(-1), each, bounds.cpu().to(steps.dtype).T.tolist())
+    nowhere = torch.tensor([[-torch.inf], [torch.inf]]).expand(2, A)
+    bounds = nowhere if data.action_bounds is None else data.action_bounds.cpu().to(steps.dtype)
+    columns = zip(steps.unbind(-1), each, bounds.T.tolist())
     return tuple(_family(column, one, censored, known, d) for d, (column, one, known) in enumerate(columns))
 
 

@@ -150,7 +150,7 @@ def method_config(method: str | None = None, **config: Any) -> MethodConfig:
     for key, given in config.items():
         choice(key, "every setting", [*own, *GROWTH_FIELDS])
         expected = fixed.get(key, given)
-        same = given is None or _same(expected, given)
+        same = key not in fixed or given is None or _same(expected, given)
         check(same, f"{key} = {expected!r}, as the method {method!r} has it,", repr(given), f"Leave {key} out.")
     settings = {key: value for key, value in config.items() if key in own} | fixed
     short: Mapping[str, Any] = {key: value for key, value in config.items() if key in GROWTH_FIELDS}

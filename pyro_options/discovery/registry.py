@@ -72,10 +72,8 @@ class Pieces:
         if data.discrete:
             return MixedPolicy(*sizes, families, hidden, network, integers=True)
         real = [d for d, family in enumerate(families) if isinstance(family, GaussianFamily)]
-        units = (
-            action_units(data) if self.config.standardize else (torch.zeros(len(families)), torch.ones(len(families)))
-        )
-        center, unit = (value[real] for value in units)
+        raw = torch.zeros(len(families)), torch.ones(len(families))
+        center, unit = (value[real] for value in (action_units(data) if self.config.standardize else raw))
         if len(real) < len(families):
             return MixedPolicy(*sizes, families, hidden, network, center=center, unit=unit)
         low, high = bounds_of(families)

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 FORMAT = Format("pyro_options.Skills", 2, "Skills.save")
 _SUMMARY = tuple(field.name for field in fields(Summary))
-_UNITS = (
-    "center",
-    "unit",
-    "low",
-    "high",
-)  # buffers of a GaussianPolicy; the bounds of a MixedPolicy are in its families
+_UNITS = ("center", "unit", "low", "high")  # of a GaussianPolicy; a MixedPolicy has its bounds in the families
 _LAYERS = {"standardized": StandardizedInputs, "varying": VaryingInputs, "linear": nn.Linear, "relu": nn.ReLU}
 
 

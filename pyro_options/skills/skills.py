@@ -333,10 +333,7 @@ class Skills:
         return cls(**file_format.read(path))
 
     def __repr__(self) -> str:
-        mixed = isinstance(self.policy, MixedPolicy)
-        count = (
-            "discrete actions" if self.discrete else "action dimensions" if mixed else "continuous action dimensions"
-        )
-        kind = f"{self.action_dim} {count}"
+        family = "mixed" if isinstance(self.policy, MixedPolicy) else "continuous"
+        kind = f"{self.action_dim} {'discrete actions' if self.discrete else f'{family} action dimensions'}"
         states = f"{self.state_dim} packed bits" if self.packed else f"{self.state_dim} numbers"
         return f"Skills({self.num_options} options, states of {states}, {kind})"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support.episodes import make_episodes
+from support.episodes import assert_same_trajectories, make_episodes
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories, pack_bits, unpack_bits
@@ -212,3 +212,31 @@ def test_any_kind_of_integer_selects_one_episode(index):
     data = make_episodes(3)
     assert torch.equal(data[index].stored, data.stored[1:2])
     assert len(data[:1][torch.tensor([True])]) == 1
+
+
+def test_several_integers_a_step(tmp_path):
+    """Saved, cut, batched and encoded side by side; the padding is cleared."""
+    actions = torch.tensor([[[1, 2], [0, 1], [9, 9]], [[0, 0], [1, 3], [1, 0]]])
+    data = Trajectories(torch.randn(2, 3, 4), actions, lengths=[2, 3])
+    assert data.num_actions == (2, 4) and data.discrete and data.action_dim == 6
+    assert data.actions[0, 2].tolist() == [0, 0] and "2 × 4 discrete actions" in repr(data)
+    assert data.encoded_actions()[0, 0].tolist() == [0, 1, 0, 0, 1, 0] and data.steps().shape == (2, 3, 10)
+    data.save(tmp_path / "data.npz")
+    assert_same_trajectories(data, Trajectories.load(tmp_path / "data.npz"))
+    (batch,) = data.cut(2).minibatches(4)
+    assert batch.num_actions == (2, 4) and batch.actions.shape == (2, 2, 2)
+    episodes = [(data.states[0, :2], data.actions[0, :2]), (data.states[1], data.actions[1])]
+    assert_same_trajectories(data, Trajectories.from_episodes(episodes))
+
+
+def test_known_bounds_stay_with_the_actions(tmp_path):
+    data = Trajectories(torch.randn(2, 3, 4), torch.rand(2, 3, 1), action_bounds=[[0.0], [torch.inf]])
+    assert data[:1].action_bounds.tolist() == [[0.0], [torch.inf]]
+    data.save(tmp_path / "data.npz")
+    assert torch.equal(Trajectories.load(tmp_path / "data.npz").action_bounds, data.action_bounds)
+    with pytest.raises(ValueError, match=r"action_bounds of shape \(2, 1\) but got \(2, 2\)"):
+        Trajectories(data.states, data.actions, action_bounds=torch.zeros(2, 2))
+    with pytest.raises(ValueError, match="lower bounds below upper"):
+        Trajectories(data.states, data.actions, action_bounds=torch.zeros(2, 1))
+    with pytest.raises(ValueError, match="bounds of continuous actions alone"):
+        Trajectories(data.states, torch.zeros(2, 3).long(), action_bounds=torch.zeros(2, 1))
