@@ -54,10 +54,7 @@ def test_round_trip_is_exact(kind):
     data = KINDS[kind]()
     data = data[data.lengths.argsort(descending=True)]
     T = int(data.lengths.max())
-    bounds = {"action_bounds": data.action_bounds}
-    data = Trajectories(
-        data.stored[:, :T], data.actions[:, :T], data.lengths, data.num_actions, packed=data.packed, **bounds
-    )
+    data = data.cut(T)
     dataset = to_minari(data, "test/data-v0")
     assert dataset.total_steps == data.num_steps and len(dataset[0].observations) == T + 1
     assert np.isnan(dataset[0].rewards).all() and dataset[0].truncations[-1]
