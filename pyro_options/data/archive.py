@@ -65,7 +65,7 @@ def read_archive(
     with open(path, "rb") as file:  # outside of try: a missing file stays an OSError
         try:
             with zipfile.ZipFile(file) as archive:
-                present = {Path(name).stem for name in archive.namelist() if name.endswith(".npy")}
+                present = _names(archive)
                 missing = [name for name in names if name not in present]
                 if missing:
                     fix, there = (fixes or {}).get(missing[0], ""), ", ".join(sorted(present)) or "none"
@@ -76,6 +76,20 @@ def read_archive(
                 return {name: _read(archive, name) for name in names}
         except _BROKEN as error:
             raise naming(path, error) from error
+
+
+def array_names(path: str | os.PathLike) -> set[str]:
+    """The names of the arrays of an npz file."""
+    with open(path, "rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return _names(archive)
+        except _BROKEN as error:
+            raise naming(path, error) from error
+
+
+def _names(archive: zipfile.ZipFile) -> set[str]:
+    return {Path(name).stem for name in archive.namelist() if name.endswith(".npy")}
 
 
 def _memory() -> int:

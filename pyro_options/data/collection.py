@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from pyro_options.errors import InputError, check, check_count
 
+from .action_spaces import action_bounds, action_counts, from_zero
 from .saved_policies import Predictor, as_policy
 from .trajectories import Trajectories
 from .validation import exact_floats
@@ -71,7 +72,7 @@ def rollout(
 ) -> Rollouts:
     """Runs ``policy`` in ``env`` and records states, actions and rewards. The same seed gives the same episodes.
 
-    :param env: an environment with Discrete or Box actions, or the id of one
+    :param env: an environment with Discrete, MultiDiscrete or Box actions, or the id of one
     :param policy: a function of the observation, an object with the ``predict`` of Stable-Baselines3, or what
         :func:`~pyro_options.data.load_policy` takes: a zip file (these are pickles: load only your own) or a hub id
     :param max_steps: cut an episode after this many actions
@@ -85,10 +86,10 @@ def rollout(
     """
     env, policy = gym.make(env) if isinstance(env, str) else env, as_policy(policy)
     check(isinstance(env, gym.Env), "a gymnasium environment", type(env).__name__, "Pass one that is not vectorized.")
-    num_actions = int(env.action_space.n) if isinstance(env.action_space, spaces.Discrete) else None
-    discrete = num_actions is not None
+    num_actions, discrete = action_counts(env.action_space), isinstance(env.action_space, spaces.Discrete)
     real = isinstance(env.action_space, spaces.Box) and np.issubdtype(env.action_space.dtype, np.floating)
-    check(discrete or real, "Discrete actions, or a Box of real numbers,", env.action_space)
+    expected = "Discrete or MultiDiscrete actions, or a Box of real numbers,"
+    check(num_actions is not None or real, expected, env.action_space)
     check_count(num_episodes, "num_episodes")
     if max_steps is not None:
         check_count(max_steps, "max_steps")
@@ -104,7 +105,7 @@ def rollout(
     fix = "Record smaller ones with observe=…"
     states = [one.states if packed else exact_floats(one.states, i, fix) for i, one in enumerate(episodes)]
     pairs = [(seen, one.actions) for seen, one in zip(states, episodes)]
-    trajectories = Trajectories.from_episodes(pairs, num_actions, packed)
+    trajectories = Trajectories.from_episodes(pairs, num_actions, packed, action_bounds(env.action_space))
     rewards = torch.nn.utils.rnn.pad_sequence([torch.as_tensor(one.rewards) for one in episodes], batch_first=True)
     return Rollouts(trajectories, rewards, torch.tensor([one.terminated for one in episodes]))
 
@@ -125,6 +126,14 @@ def _discrete(action: Any, space: spaces.Discrete) -> int:
     if value.size != 1 or value.dtype.kind not in "biu" or not 0 <= value.item() - int(space.start) < space.n:
         raise ValueError
     return value.item()
+
+
+def _several(action: Any, space: spaces.MultiDiscrete) -> np.ndarray:
+    """``action`` as integers in the shape and type of ``space``; raises ``ValueError`` if it is not in it."""
+    value = np.asarray(action)
+    if value.dtype.kind not in "biu" or not space.contains(value.astype(space.dtype).reshape(space.shape)):
+        raise ValueError
+    return value.astype(space.dtype).reshape(space.shape)
 
 
 def _continuous(action: Any, space: spaces.Space) -> np.ndarray:
@@ -162,7 +171,8 @@ class _Recorder:
     def start(self, seed: int | None):
         """Resets the environment, takes the no-op steps, and returns the observation after them."""
         observation, _ = self.env.reset(seed=seed)
-        first = int(getattr(self.env.action_space, "start", 0))
+        space = self.env.action_space
+        first = int(space.start) if isinstance(space, spaces.Discrete) else 0
         for _ in range(self.random.integers(1, self.noops + 1) if self.noops else 0):
             observation, _, terminated, truncated, _ = self.env.step(first)
             if terminated or truncated:
@@ -182,6 +192,8 @@ class _Recorder:
         """The action in the form that the environment's action space requires."""
         space = self.env.action_space
         try:
+            if isinstance(space, spaces.MultiDiscrete):
+                return _several(action, space)
             return _discrete(action, space) if isinstance(space, spaces.Discrete) else _continuous(action, space)
         except (TypeError, ValueError) as error:
             raise InputError(
@@ -199,8 +211,8 @@ class _Recorder:
             states.append(np.array(self.observe(self.env, observation)).reshape(-1))
             action, state = self.choose(observation, state, first=not actions)
             action = self.done(action, number, len(actions))
-            space = self.env.action_space
-            actions.append(action - space.start if isinstance(space, spaces.Discrete) else action.flatten())
+            recorded = from_zero(self.env.action_space, action)
+            actions.append(recorded.flatten() if isinstance(action, np.ndarray) else recorded)
             observation, reward, terminated, truncated, _ = self.env.step(action)
             rewards.append(float(reward))
             done = terminated or truncated or len(actions) == self.max_steps

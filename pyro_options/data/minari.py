@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from pyro_options.errors import InputError, check, require
 
+from .action_spaces import action_bounds, action_counts, from_zero, to_space
 from .trajectories import Trajectories
 from .validation import exact_floats
 
@@ -48,6 +49,12 @@ def _flatten(space: gym.Space, values: Any, num_steps: int) -> np.ndarray:
     return np.stack([np.asarray(spaces.flatten(space, _step(values, t))) for t in range(num_steps)])
 
 
+def _integers(space: gym.Space, actions: Any) -> np.ndarray:
+    """``(T,)`` of a Discrete space, ``(T, A)`` of a MultiDiscrete one, counted from zero."""
+    values = from_zero(space, np.asarray(actions))
+    return values if isinstance(space, spaces.Discrete) else values.reshape(len(values), -1)
+
+
 def _unflatten(space: gym.Space, flat: np.ndarray, name: str, episode: int) -> Any:
     """``(T, D)`` as values of ``space``; raises if flattening them again would not give the same array."""
     values = _stack(space, [spaces.unflatten(space, row) for row in flat])
@@ -83,7 +90,7 @@ def from_minari(dataset: "MinariDataset | str", packed: bool = False, download: 
     """Reads a Minari data set. The final observation of each episode, which has no action, is dropped.
 
     Observations are flattened by gymnasium (Discrete becomes one-hot, Dict and Tuple are concatenated) and keep their
-    floating-point type; integers become float32. Actions must be Discrete, or flatten to real numbers.
+    floating-point type; integers become float32. Actions must be Discrete or MultiDiscrete, or flatten to real numbers.
 
     :param dataset: a ``MinariDataset`` or its id
     :param packed: store bytes, such as Atari RAM, and use their bits as states
@@ -95,10 +102,11 @@ def from_minari(dataset: "MinariDataset | str", packed: bool = False, download: 
     for name, space in (("observations", observed), ("actions", acted)):
         fix = "Convert the data set with Minari first."
         check(isinstance(spaces.flatten_space(space), spaces.Box), f"{name} that flatten to a Box", space, fix)
-    discrete = isinstance(acted, spaces.Discrete)
-    if not discrete:
+    counts = action_counts(acted)
+    if counts is None:
         real = np.issubdtype(spaces.flatten_space(acted).dtype, np.floating)
-        check(real, "actions that are Discrete or real numbers", acted, "Convert the data set with Minari first.")
+        expected = "actions that are Discrete or real numbers, or MultiDiscrete,"
+        check(real, expected, acted, "Convert the data set with Minari first.")
     try:
         episodes = []
         for i, episode in enumerate(dataset.iterate_episodes()):
@@ -107,10 +115,10 @@ def from_minari(dataset: "MinariDataset | str", packed: bool = False, download: 
             _check_steps(observed, episode.observations, T + 1, "observations", i)
             _check_steps(acted, episode.actions, T, "actions", i)
             states = _flatten(observed, episode.observations, T + 1)
-            actions = np.asarray(episode.actions) - acted.start if discrete else _flatten(acted, episode.actions, T)
+            actions = _flatten(acted, episode.actions, T) if counts is None else _integers(acted, episode.actions)
             fix = "Read the data set with Minari and scale them."
             episodes.append((states if packed else exact_floats(states, i, fix), actions))
-        return Trajectories.from_episodes(episodes, int(acted.n) if discrete else None, packed)
+        return Trajectories.from_episodes(episodes, counts, packed, action_bounds(acted))
     except ValueError as error:
         raise InputError(f"{dataset.id}: {error}") from error
 
@@ -123,9 +131,16 @@ def _space(values: torch.Tensor) -> spaces.Box:
 
 
 def _action_space(data: Trajectories) -> gym.Space:
+    if isinstance(data.num_actions, tuple):
+        return spaces.MultiDiscrete(list(data.num_actions))
     if data.num_actions is not None:
         return spaces.Discrete(data.num_actions)
-    return _space(_actions(data))
+    actions, bounds = _actions(data), data.action_bounds
+    inside = bounds is not None and bool(((actions >= bounds[0]) & (actions <= bounds[1]))[data.mask].all())
+    if bounds is None or not inside:
+        return _space(actions)
+    low, high = bounds.to(actions.dtype).numpy()
+    return spaces.Box(low, high, dtype=low.dtype.type)
 
 
 def _actions(data: Trajectories) -> torch.Tensor:
@@ -184,6 +199,9 @@ def _buffer(data: Trajectories, i: int, observed: gym.Space, acted: gym.Space, r
     if isinstance(acted, spaces.Discrete):
         check(acted.n == data.num_actions, f"{acted.n} discrete actions", data.num_actions, "Is it that environment?")
         actions = actions + acted.start
+    elif isinstance(acted, spaces.MultiDiscrete):
+        check(action_counts(acted) == data.num_actions, f"actions of {acted}", data.num_actions)
+        actions = to_space(acted, actions)
     else:
         check(not data.discrete, f"an environment with {data.num_actions} discrete actions", acted)
         actions = _unflatten(acted, actions, "actions", i)

@@ -1,6 +1,7 @@
 """Demonstrations from npz files with any array names."""
 
 import os
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,7 +14,7 @@ def from_npz(
     states: str = "states",
     actions: str = "actions",
     lengths: str | None = "lengths",
-    num_actions: int | None = None,
+    num_actions: int | Sequence[int] | None = None,
     packed: bool = False,
     max_bytes: int = 2**34,
 ) -> Trajectories:
@@ -24,7 +25,7 @@ def from_npz(
         from_npz("breakout.npz", states="ram", actions="action", lengths="length", packed=True)
 
     :param states: name of the array ``(N, T, D)``, or ``(N, T, B)`` bytes if packed
-    :param actions: name of the array ``(N, T)`` of integers or ``(N, T, A)`` of floats
+    :param actions: name of the array ``(N, T)`` or ``(N, T, A)`` of integers, or ``(N, T, A)`` of floats
     :param lengths: name of the array ``(N,)``; ``None`` if all episodes have T steps
     :param num_actions: see :class:`Trajectories`
     :param packed: read each byte of the states as eight bits

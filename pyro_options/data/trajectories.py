@@ -15,12 +15,12 @@ from torch.nn.functional import one_hot
 
 from pyro_options.errors import InputError, check, check_count
 
-from .archive import naming, read_archive, write_archive
+from .archive import array_names, naming, read_archive, write_archive
 from .bits import unpack_bits
-from .validation import as_tensor, validate_actions, validate_layout, validate_lengths, validate_states
+from .validation import as_tensor, validate_actions, validate_bounds, validate_layout, validate_lengths, validate_states
 
 _FORMAT = "pyro_options.Trajectories/1"
-_FIELDS = ("actions", "lengths", "num_actions", "population", "packed")
+_FIELDS = ("actions", "lengths", "num_actions", "population", "packed", "action_bounds")
 _PARTS = ("states", "actions")
 _HEADER = ("format", "packed", "acts", "num_actions")
 
@@ -39,11 +39,14 @@ class Trajectories:
     takes 32 times less memory this way.
 
     :param states: ``(N, T, D)`` floating point, or ``(N, T, B)`` bytes if packed; the state *before* each action
-    :param actions: ``(N, T)`` integers, or ``(N, T, A)`` floating point; ``None`` to sample them from a model
+    :param actions: ``(N, T)`` integers, ``(N, T, A)`` integers (several a step: MultiDiscrete), or ``(N, T, A)``
+        floating point; ``None`` to sample them from a model
     :param lengths: number of steps of each episode ``(N,)``, by default T; the padding is set to zero and never used
-    :param num_actions: number of discrete actions, by default the largest action plus one; ``None`` if continuous
+    :param num_actions: number of discrete actions, by default the largest action plus one; a tuple of A numbers for
+        ``(N, T, A)`` integers; ``None`` if continuous
     :param population: number of episodes in the data set that these are a minibatch of, by default N
     :param packed: whether each byte of the states holds eight bits, the most significant first
+    :param action_bounds: lower and upper bounds of continuous actions where the action space is known, ``(2, A)``
     :param validate: check every value; turned off for views of data that were checked already
     :param copy: copy the arrays; pass ``False`` for arrays that will not be modified, to save memory
     """
@@ -51,20 +54,22 @@ class Trajectories:
     stored: Tensor  # (N, T, D), or (N, T, B) if packed
     actions: Tensor | None
     lengths: Tensor
-    num_actions: int | None
+    num_actions: int | tuple[int, ...] | None
     population: int
     packed: bool
+    action_bounds: Tensor | None
 
     def __init__(
         self,
         states: ArrayLike,
         actions: ArrayLike | None,
         lengths: ArrayLike | None = None,
-        num_actions: int | None = None,
+        num_actions: int | Sequence[int] | None = None,
         population: int | None = None,
         packed: bool = False,
         validate: bool = True,
         copy: bool = True,
+        action_bounds: ArrayLike | None = None,
     ):
         copy = copy and validate
         stored = as_tensor(states, "states", copy)
@@ -76,17 +81,21 @@ class Trajectories:
             done = _integers(done, "actions")
         if validate:
             stored, done = stored.detach(), None if done is None else done.detach()
-        self._fill(stored=stored, actions=done, lengths=used, num_actions=num_actions, packed=packed)
+        counts = tuple(int(n) for n in num_actions) if isinstance(num_actions, Sequence | np.ndarray) else num_actions
+        bounds = None if action_bounds is None else as_tensor(action_bounds, "action_bounds", copy)
+        self._fill(stored=stored, actions=done, lengths=used, num_actions=counts, packed=packed, action_bounds=bounds)
         self._fill(population=N if population is None else population)
         if validate:
             check_count(self.population, "population")
             validate_lengths(used, N, T)
             validate_states(stored, self.mask)
             if done is not None:
-                validate_actions(done, self.mask, num_actions)
+                validate_actions(done, self.mask, counts)
+                validate_bounds(bounds, done)
             self._clear_padding(in_place=copy)
-        if done is not None and self.discrete and num_actions is None:
-            self._fill(num_actions=int(done[self.mask].max()) + 1)
+        if done is not None and self.discrete and counts is None:
+            most = (done[self.mask].amax(0) + 1).tolist()
+            self._fill(num_actions=tuple(most) if isinstance(most, list) else most)
 
     def _fill(self, **fields) -> None:
         for name, value in fields.items():
@@ -99,7 +108,7 @@ class Trajectories:
             clear = Tensor.masked_fill_ if in_place else Tensor.masked_fill
             self._fill(stored=clear(self.stored, beyond.unsqueeze(-1), 0))
             if self.actions is not None:
-                self._fill(actions=clear(self.actions, beyond if self.discrete else beyond.unsqueeze(-1), 0))
+                self._fill(actions=clear(self.actions, beyond if self.actions.dim() == 2 else beyond.unsqueeze(-1), 0))
 
     def _replace(self, **changes) -> "Trajectories":
         """The same data with some fields replaced, not validated again."""
@@ -108,7 +117,11 @@ class Trajectories:
 
     @classmethod
     def from_episodes(
-        cls, episodes: Iterable[tuple], num_actions: int | None = None, packed: bool = False
+        cls,
+        episodes: Iterable[tuple],
+        num_actions: int | Sequence[int] | None = None,
+        packed: bool = False,
+        action_bounds: ArrayLike | None = None,
     ) -> "Trajectories":
         """From a list of ``(states (T_i, D), actions (T_i,) or (T_i, A))``; a final state without action is dropped.
 
@@ -141,13 +154,16 @@ class Trajectories:
         check(len(states) >= 1, "at least one episode", "none")
         pad = torch.nn.utils.rnn.pad_sequence
         lengths = torch.tensor([len(action) for action in actions])
-        return cls(pad(states, True), pad(actions, True), lengths, num_actions, packed=packed, copy=False)
+        arrays = pad(states, True), pad(actions, True), lengths, num_actions
+        return cls(*arrays, packed=packed, copy=False, action_bounds=action_bounds)
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes an npz file, atomically; packed states stay packed."""
         arrays = {"states": self.stored, "lengths": self.lengths}
         if self.actions is not None:
             arrays["actions"] = self.actions
+        if self.action_bounds is not None:
+            arrays["action_bounds"] = self.action_bounds
         for name, value in arrays.items():
             fix = "numpy has no such type: convert with .to(dtype=torch.float32)."
             check(value.dtype is not torch.bfloat16, f"{name} of a type that numpy has", value.dtype, fix)
@@ -167,16 +183,19 @@ class Trajectories:
         """
         header = read_archive(path, _HEADER, max_bytes, {"format": "Read other npz files with from_npz."})
         try:
-            form, packed, acts, num_actions = (header[name].item() for name in _HEADER)
+            form, packed, acts, num_actions = (header[name].tolist() for name in _HEADER)
             check(form == _FORMAT, f"the format {_FORMAT!r}", repr(form), "Read other npz files with from_npz.")
-            arrays = read_archive(path, ["states", "lengths"] + ["actions"] * bool(acts), max_bytes=max_bytes)
+            bounded = "action_bounds" in array_names(path)
+            names = ["states", "lengths"] + ["actions"] * bool(acts) + ["action_bounds"] * bounded
+            arrays = read_archive(path, names, max_bytes=max_bytes)
             return cls(
                 arrays["states"],
                 arrays.get("actions"),
                 arrays["lengths"],
-                None if num_actions < 0 else num_actions,
+                None if num_actions == -1 else num_actions,
                 packed=bool(packed),
                 copy=False,
+                action_bounds=arrays.get("action_bounds"),
             )
         except (TypeError, ValueError) as error:
             raise naming(path, error) from error
@@ -188,7 +207,7 @@ class Trajectories:
 
     @property
     def discrete(self) -> bool:
-        """Whether actions are integers."""
+        """Whether actions are integers: one a step, or several."""
         return self.num_actions is not None if self.actions is None else not self.actions.is_floating_point()
 
     @property
@@ -215,7 +234,7 @@ class Trajectories:
     def action_dim(self) -> int:
         """Size of an encoded action A: number of discrete actions, or dimensions of a continuous action."""
         if self.num_actions is not None:
-            return self.num_actions
+            return sum(self.num_actions) if isinstance(self.num_actions, tuple) else self.num_actions
         return self._given_actions().shape[-1]
 
     def _given_actions(self) -> Tensor:
@@ -224,9 +243,11 @@ class Trajectories:
         return self.actions
 
     def encoded_actions(self) -> Tensor:
-        """Actions, one-hot if discrete, ``(N, T, A)``."""
+        """Actions, one-hot if discrete (side by side if several), ``(N, T, A)``."""
         actions = self._given_actions()
-        if self.num_actions is not None:
+        if isinstance(self.num_actions, tuple):
+            actions = torch.cat([one_hot(actions[..., d], n) for d, n in enumerate(self.num_actions)], -1)
+        elif self.num_actions is not None:
             actions = one_hot(actions, self.num_actions)
         return actions.to(torch.get_default_dtype() if self.packed else self.stored.dtype)
 
@@ -297,7 +318,9 @@ class Trajectories:
             yield self[index].to(device).unpack()._replace(population=len(self))
 
     def __repr__(self) -> str:
-        kind = "no actions" if self.actions is None else f"{self.num_actions} discrete actions"
+        counts = self.num_actions
+        number = " × ".join(map(str, counts)) if isinstance(counts, tuple) else counts
+        kind = "no actions" if self.actions is None else f"{number} discrete actions"
         if self.actions is not None and not self.discrete:
             kind = f"{self.actions.shape[-1]} continuous action dimensions"
         shortest, longest = int(self.lengths.min()), int(self.lengths.max())

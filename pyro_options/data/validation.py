@@ -89,8 +89,18 @@ def validate_states(states: Tensor, mask: Tensor) -> None:
     _validate_finite(states, mask, "states")
 
 
-def validate_actions(actions: Tensor, mask: Tensor, num_actions: int | None) -> None:
-    """Checks that actions are integers ``(N, T)`` in ``[0, num_actions)``, or finite floats ``(N, T, A)``."""
+def validate_bounds(bounds: Tensor | None, actions: Tensor) -> None:
+    """Checks lower and upper bounds of continuous actions, ``(2, A)``."""
+    if bounds is None:
+        return
+    check(actions.is_floating_point(), "bounds of continuous actions alone", f"actions of type {actions.dtype}")
+    size = (2, actions.shape[-1])
+    check(tuple(bounds.shape) == size, f"action_bounds of shape {size}", tuple(bounds.shape))
+    check(bool((bounds[0] < bounds[1]).all()), "lower bounds below upper bounds", bounds.tolist())
+
+
+def validate_actions(actions: Tensor, mask: Tensor, num_actions: int | tuple[int, ...] | None) -> None:
+    """Checks actions: integers ``(N, T)`` or ``(N, T, A)`` in ``[0, num_actions)``, or finite floats ``(N, T, A)``."""
     N, T = mask.shape
     check(actions.shape[:2] == (N, T), f"actions of shape ({N}, {T}, …)", tuple(actions.shape))
     if actions.is_floating_point():
@@ -100,7 +110,22 @@ def validate_actions(actions: Tensor, mask: Tensor, num_actions: int | None) -> 
         check(num_actions is None, "num_actions=None with continuous actions", num_actions)
         _validate_finite(actions, mask, "actions")
         return
-    check(actions.dim() == 2, "integer actions of shape (N, T)", tuple(actions.shape))
+    expected = "integer actions of shape (N, T), or (N, T, A) for several a step"
+    check(actions.dim() in (2, 3) and 0 not in actions.shape, expected, tuple(actions.shape))
+    if actions.dim() == 2:
+        check(not isinstance(num_actions, tuple), "one number of actions for actions (N, T)", num_actions)
+        assert not isinstance(num_actions, tuple)
+        _validate_integers(actions, mask, num_actions)
+        return
+    A = actions.shape[-1]
+    fits = num_actions is None or (isinstance(num_actions, tuple) and len(num_actions) == A)
+    check(fits, f"num_actions of each of {A} dimensions", num_actions)
+    for d in range(A):
+        _validate_integers(actions[..., d], mask, num_actions[d] if isinstance(num_actions, tuple) else None)
+
+
+def _validate_integers(actions: Tensor, mask: Tensor, num_actions: int | None) -> None:
+    """Checks that integers ``(N, T)`` are in ``[0, num_actions)``."""
     if num_actions is not None:
         check_count(num_actions, "num_actions")
     high = max(_LARGE, 10 * int(mask.sum())) if num_actions is None else num_actions

@@ -1,3 +1,4 @@
+from .action_families import FAMILIES, looks_one_hot, resolved_families
 from .assembly import CHECKS, Method, Plan, assemble, build, make_plan
 from .budget import Budget, varying_inputs
 from .config import DEFAULT_METHOD, METHODS, PRESETS, MethodConfig, method_config
@@ -9,6 +10,7 @@ __all__ = [
     "BIRTHS",
     "CHECKS",
     "DEFAULT_METHOD",
+    "FAMILIES",
     "GROWTH_DEFAULTS",
     "GUIDES",
     "METHODS",
@@ -28,8 +30,10 @@ __all__ = [
     "build",
     "discover",
     "found_skills",
+    "looks_one_hot",
     "make_plan",
     "method_config",
     "options_in_use",
+    "resolved_families",
     "varying_inputs",
 ]

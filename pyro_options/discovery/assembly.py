@@ -17,6 +17,7 @@ from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.infer.schedules import Exponential
 from pyro_options.infer.trainer import TrainConfig
 
+from .action_families import resolved_families
 from .budget import Budget, state_inputs
 from .capacity import AUTO
 from .config import MethodConfig, method_config
@@ -57,6 +58,13 @@ class Plan:
     train_on: Trajectories
     judge: Trajectories | None  # held-out episodes to judge growth and capacity by
     final: Trajectories | None = None  # all episodes, for the final phase, if some judge
+
+
+def with_families(config: MethodConfig, data: Trajectories) -> MethodConfig:
+    """The same settings with the families of all action dimensions; a model that exists already has its own."""
+    if isinstance(config.model, nn.Module):
+        return config
+    return replace(config, action_families=resolved_families(data, config.action_families, config.censored))
 
 
 def make_plan(
@@ -140,7 +148,7 @@ def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None
     :param train: the training settings; by default those of :func:`~pyro_options.discover`
     """
     check(data.actions is not None, "demonstrations with actions", "none")
-    config = config.complete()
+    config = with_families(config.complete(), data)
     config = replace(config, **_simplest(config))
     if train is None or config.growth.check_every is None:
         plan = make_plan(data, config, train)

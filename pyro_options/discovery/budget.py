@@ -82,22 +82,6 @@ def action_units(data: Trajectories) -> tuple[Tensor, Tensor]:
     return center.to(dtype), torch.where(unit == 0, size, unit).to(dtype)
 
 
-def saturation(data: Trajectories, min_share: float = 0.02) -> tuple[Tensor, Tensor]:
-    """Bounds at which continuous actions saturate, each ``(A,)``; infinite where they do not.
-
-    A dimension saturates at its least or largest value if that very value makes up at least ``min_share`` of the steps.
-    """
-    assert data.actions is not None
-    actions, dtype = data.actions[data.mask], torch.get_default_dtype()
-    low, high = actions.min(0).values, actions.max(0).values
-    at_low, at_high = (actions == low).double().mean(0), (actions == high).double().mean(0)
-    varies = low < high
-    return (
-        torch.where((at_low >= min_share) & varies, low, -torch.inf).to(dtype),
-        torch.where((at_high >= min_share) & varies, high, torch.inf).to(dtype),
-    )
-
-
 def _varying_sizes(data: Trajectories, standardize: bool, num_episodes: int = 100) -> Tensor:
     """Absolute values of the varying entries of the states ``(steps, entries)``, of the first episodes."""
     data = data[:num_episodes]

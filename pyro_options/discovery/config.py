@@ -11,6 +11,7 @@ from pyro_options.errors import check, check_count, choice
 from pyro_options.models.gem import GEM, Uniform
 from pyro_options.persistence.checkpoint import plain
 
+from .action_families import checked_families
 from .capacity import AUTO
 from .growth import GROWTH_FIELDS, Growth
 from .registry import GUIDES, MODELS, guide_entry
@@ -45,6 +46,7 @@ class MethodConfig:
     skip_constant: bool = True  # ignore entries of the state that never vary in the data
     standardize: bool = True  # states and continuous actions, so that their units do not matter; not packed bits
     censored: bool = True  # continuous actions that saturate: an action at a bound has the probability of the tail
+    action_families: Any = None  # of each action dimension, see resolved_families; None chooses by the data
     embedding: int | None = None  # units between states and LSTM; 0 (the paper's) for none; None is 12 for wide states
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
@@ -61,6 +63,7 @@ class MethodConfig:
         check(isinstance(self.growth, Growth), "growth=Growth(...)", repr(self.growth))
         self._check_capacity()
         object.__setattr__(self, "encoder_hidden", tuple(self.encoder_hidden))
+        object.__setattr__(self, "action_families", checked_families(self.action_families))
         if self.num_options is not None:
             check_count(self.num_options, "num_options")
         check_count(self.lstm_size, "lstm_size")
@@ -165,7 +168,7 @@ def method_config(method: str | None = None, **config: Any) -> MethodConfig:
     for key, given in config.items():
         choice(key, "every setting", [*own, *GROWTH_FIELDS])
         expected = fixed.get(key, given)
-        same = given is None or _same(expected, given)
+        same = key not in fixed or given is None or _same(expected, given)
         check(same, f"{key} = {expected!r}, as the method {method!r} has it,", repr(given), f"Leave {key} out.")
     settings = {key: value for key, value in config.items() if key in own} | fixed
     short: Mapping[str, Any] = {key: value for key, value in config.items() if key in GROWTH_FIELDS}

@@ -22,10 +22,12 @@ from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.state_embedding import StateEmbedding
 from pyro_options.nn.varying_inputs import VaryingInputs
 from pyro_options.options.encoder import PathEncoder
-from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Termination
+from pyro_options.options.families import GaussianFamily, bounds_of
+from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, MixedPolicy, OptionPolicy, Termination
 from pyro_options.segments.encoder import SegmentEncoder
 
-from .budget import action_units, saturation
+from .action_families import resolved_families
+from .budget import action_units
 
 if TYPE_CHECKING:
     from .config import MethodConfig
@@ -59,15 +61,23 @@ class Pieces:
             return self.inputs
         return nn.Sequential(self.inputs, *mlp(len(self.inputs.index), self.config.hidden)[0])
 
-    def policy(self) -> CategoricalPolicy | GaussianPolicy:
+    def policy(self) -> OptionPolicy:
         """Low-level policies for the actions of the demonstrations."""
-        data = self.data
-        sizes = data.state_dim, self.num_options, data.action_dim, self.config.hidden, self.network()
+        data, hidden, network = self.data, self.config.hidden, self.network()
+        sizes = data.state_dim, self.num_options
+        if isinstance(data.num_actions, int):
+            return CategoricalPolicy(*sizes, data.num_actions, hidden, network)
+        families = resolved_families(data, self.config.action_families, self.config.censored)
+        assert not isinstance(families, str)
         if data.discrete:
-            return CategoricalPolicy(*sizes)
-        center, unit = action_units(data) if self.config.standardize else (None, None)
-        low, high = saturation(data) if self.config.censored else (None, None)
-        return GaussianPolicy(*sizes, center=center, unit=unit, low=low, high=high)
+            return MixedPolicy(*sizes, families, hidden, network, integers=True)
+        real = [d for d, family in enumerate(families) if isinstance(family, GaussianFamily)]
+        raw = torch.zeros(len(families)), torch.ones(len(families))
+        center, unit = (value[real] for value in (action_units(data) if self.config.standardize else raw))
+        if len(real) < len(families):
+            return MixedPolicy(*sizes, families, hidden, network, center=center, unit=unit)
+        low, high = bounds_of(families)
+        return GaussianPolicy(*sizes, len(families), hidden, network, center=center, unit=unit, low=low, high=high)
 
     def action_inputs(self) -> StandardizedInputs | None:
         """The layer between continuous actions and encoder; ``None`` for actions as they are."""

@@ -22,7 +22,7 @@ from pyro_options.skills.from_model import to_skills
 from pyro_options.skills.segmentation import IN_USE
 from pyro_options.skills.skills import Skills
 
-from .assembly import Plan, assemble, make_plan
+from .assembly import Plan, assemble, make_plan, with_families
 from .capacity import AUTO, Capacity
 from .config import DEFAULT_METHOD, MethodConfig, method_config
 from .growth import GROWTH_FIELDS
@@ -123,8 +123,9 @@ def discover(
     :param checkpoint: file to save the training in, every minute and on Ctrl-C
     :param resume: resume from that file if it exists; the result is the same as without the interruption
     :param config: fields of :class:`~pyro_options.discovery.MethodConfig`: ``num_options=8`` for a fixed K,
-        ``hidden=(64,)`` for a shared state network, ``termination_cost=2.0`` for longer options; ``model``, ``guide``
-        and ``prior`` by name or as objects, ``growth=Growth(rule, birth, removals)``
+        ``hidden=(64,)`` for a shared state network, ``action_families`` for the distribution of each action dimension
+        (:func:`~pyro_options.discovery.resolved_families`), ``termination_cost=2.0`` for longer options;
+        ``model``, ``guide`` and ``prior`` by name or as objects, ``growth=Growth(rule, birth, removals)``
     """
     fix = "Make them of your arrays with Trajectories(states, actions, lengths)."
     check(isinstance(trajectories, Trajectories), "Trajectories", type(trajectories).__name__, fix)
@@ -141,6 +142,8 @@ def discover(
     made = [part for part in (described.model, described.guide) if isinstance(part, nn.Module)]
     fix = "Pass a function of Pieces that makes it: every start needs initial values of its own."
     check(restarts == 1 or not made, "restarts=1 with a module that is there already", restarts, fix)
+    check(trajectories.actions is not None, "demonstrations with actions", "none")
+    described = with_families(described, trajectories)  # held-out episodes must have values that the policy knows
     data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
     given: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     given = {name: value for name, value in given.items() if value is not None}
@@ -196,7 +199,9 @@ def discover(
     }
     if measures:
         judged = _judged(trainer, skills, data, test)
-        record = measure(skills, data, judged, _one_policy(fixed, settings), [_skills_of(one, data) for one in others])
+        other_skills = [_skills_of(one, data) for one in others]
+        families = fixed.action_families
+        record = measure(skills, data, judged, _one_policy(fixed, settings), other_skills, families)
         skills.metadata["trust"] = record.to_dict()
         for text in record.warnings:
             warnings.warn(text, DiscoveryWarning, stacklevel=2)
@@ -222,7 +227,8 @@ def _one_policy(config: MethodConfig, train: TrainConfig) -> Callable[..., Train
     """Makes a trainer of a single policy with the settings of these skills, or with another network."""
 
     def make(data: Trajectories, hidden: tuple[int, ...] | None) -> Trainer:
-        same = {"skip_constant": config.skip_constant, "standardize": config.standardize, "censored": config.censored}
+        same = {"skip_constant": config.skip_constant, "standardize": config.standardize}
+        same |= {"censored": config.censored, "action_families": config.action_families}
         single = method_config("bc", hidden=config.hidden if hidden is None else hidden, **same)
         plan = make_plan(data, single, seed=train.seed, device=train.device, progress=False)
         settings = replace(

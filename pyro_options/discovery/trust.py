@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,13 +11,15 @@ from torch import Tensor, nn
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.growth.verdict import total_and_error
 from pyro_options.infer.trainer import Trainer
+from pyro_options.options.families import GaussianFamily, bounds_of
 from pyro_options.options.policies import CategoricalPolicy
 from pyro_options.skills.from_model import to_skills
 from pyro_options.skills.segmentation import Segmentation
 from pyro_options.skills.skills import Skills
 from pyro_options.skills.trust import Gain, Trust
 
-from .budget import saturation, state_inputs
+from .action_families import looks_one_hot
+from .budget import state_inputs
 
 #: widths of the larger network of a single policy
 LARGER = (64, 64)
@@ -64,19 +67,11 @@ def adjusted_rand(first: Tensor, second: Tensor) -> float:
     return 1.0 if highest == chance else (both - chance) / (highest - chance)
 
 
-def looks_one_hot(data: Trajectories) -> bool:
-    """Whether continuous actions are one-hot vectors: discrete actions in disguise."""
-    if data.discrete or data.action_dim < 2:
-        return False
-    assert data.actions is not None
-    actions = data.actions[data.mask]
-    return bool(((actions == 0) | (actions == 1)).all() and (actions.sum(-1) == 1).all())
-
-
 def input_warnings(data: Trajectories) -> tuple[str, ...]:
     """Warnings about the demonstrations themselves."""
     found = []
-    if looks_one_hot(data):
+    assert data.actions is not None
+    if not data.discrete and looks_one_hot(data.actions, data.mask):
         found.append("Actions are one-hot vectors: pass their indices, as integers, to treat them as discrete.")
     if not data.packed:
         states = data.states[: max(1, _STEPS // data.mask.shape[1])]
@@ -92,14 +87,23 @@ def input_warnings(data: Trajectories) -> tuple[str, ...]:
     return tuple(found)
 
 
-def share_at_bounds(data: Trajectories) -> float | None:
+def share_at_bounds(data: Trajectories, families: Any) -> float | None:
     """Share of the steps at which an action is at a bound where it saturates; ``None`` for discrete actions."""
-    if data.discrete:
+    if data.discrete or isinstance(families, str):
         return None
     assert data.actions is not None
-    low, high = (bound.to(data.actions) for bound in saturation(data))
-    actions = data.actions[data.mask]
+    real = [d for d, family in enumerate(families) if isinstance(family, GaussianFamily)]
+    low, high = bounds_of(families, data.actions.dtype)
+    actions = data.actions[data.mask][:, real].cpu()
     return float(((actions <= low) | (actions >= high)).any(-1).double().mean())
+
+
+def log_num_actions(data: Trajectories) -> float | None:
+    """The entropy of uniformly random actions, for discrete actions."""
+    if data.num_actions is None:
+        return None
+    counts = data.num_actions if isinstance(data.num_actions, tuple) else (data.num_actions,)
+    return sum(math.log(n) for n in counts)
 
 
 def state_reveals(data: Trajectories, segmentation: Segmentation, steps: int = 150) -> float | None:
@@ -140,6 +144,7 @@ def measure(
     judged: Judged | None,
     one_policy: Callable[[Trajectories, tuple[int, ...] | None], Trainer],
     others: list[Skills],
+    families: Any,
 ) -> Trust:
     """The record of trust of these skills.
 
@@ -147,16 +152,17 @@ def measure(
     :param one_policy: makes a trainer of a single policy for given episodes, with the skills' own network (``None``) or
         one of given widths
     :param others: skills from other starts
+    :param families: of the action dimensions
     """
     segmentation = skills.segment(data)
     mask = segmentation.mask
-    found: dict = {"at_bounds": share_at_bounds(data), "inputs": input_warnings(data)}
+    found: dict = {"at_bounds": share_at_bounds(data, families), "inputs": input_warnings(data)}
     if judged is not None:
         steps = judged.episodes.num_steps
         held_out = float(judged.scores.sum()) / steps
         found["gap"] = skills.log_likelihood(judged.train_on) - held_out
-        if data.num_actions is not None:
-            found["chance"] = held_out + math.log(data.num_actions)
+        entropy = log_num_actions(data)
+        found["chance"] = None if entropy is None else held_out + entropy
         for name, widths in (("gain", None), ("gain_over_larger", LARGER)):
             trainer = one_policy(judged.train_on, widths)
             trainer.run()

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
+from pyro_options.data.action_spaces import action_counts, to_space
 from pyro_options.errors import InputError, check
 
 
@@ -16,13 +17,13 @@ class SkillSet(Protocol):
     """The interface that :class:`SkillWrapper` needs. Sampling uses ``rng``, a numpy generator."""
 
     num_options: int
-    num_actions: int | None  # None if continuous
-    discrete: bool
+    num_actions: int | tuple[int, ...] | None  # a tuple if an action is several integers; None if continuous
+    discrete: bool  # whether an action is one integer
     state_dim: int
     max_duration: int | None
 
     def predict(self, observation, option: int, deterministic: bool = True, rng=None) -> Any:
-        """The action of an option in a state ``(state_dim,)``; an integer if discrete."""
+        """The action of an option in a state ``(state_dim,)``; an integer if discrete, else an array."""
 
     def terminates(self, observation, option: int, rng=None) -> bool:
         """Whether an option terminates in a state, sampled from its termination probability."""
@@ -68,8 +69,8 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
     :param observe: ``observe(env, observation)`` returns the state for the skills, by default the flattened
         observation; :func:`~pyro_options.envs.ram` for skills on RAM while the agent observes pixels
     :param primitives: whether the environment's own actions are available too. If so, the action space must be Discrete
-        (discretize others with an ``ActionWrapper``); if not, it may be a Box, and the actions of skills are clipped to
-        its bounds
+        (discretize others with an ``ActionWrapper``); if not, it may be MultiDiscrete, or a Box, to whose bounds the
+        actions of skills are clipped
     :param frame_skip: frames that an action lasts, only used for ``num_frames``
     :param record_frames: collect the output of ``render()`` after each inner step in ``info["frames"]``
     :param imitate: add imitation as the last action; the skills must have ``imitation()``, as
@@ -124,11 +125,11 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         check(isinstance(self.skills, SkillSet), "skills with predict and terminates", type(self.skills).__name__)
         discrete = isinstance(space, spaces.Discrete)
         fix = "Wrap the environment in an ActionWrapper with such actions."
-        check(discrete or isinstance(space, spaces.Box), "a Discrete or a Box for skills to act in", space, fix)
+        possible = discrete or isinstance(space, spaces.Box | spaces.MultiDiscrete)
+        check(possible, "a MultiDiscrete, a Discrete or a Box for skills to act in", space, fix)
         check(self.skills.discrete == discrete, f"skills that act in {space}", f"discrete={self.skills.discrete}")
-        if isinstance(space, spaces.Discrete):
-            n = int(space.n)
-            check(self.skills.num_actions == n, f"skills over {n} actions", self.skills.num_actions)
+        counts = action_counts(space)
+        check(self.skills.num_actions == counts, f"skills over {counts} actions", self.skills.num_actions)
 
     @staticmethod
     def _whole(skills: SkillSet | None) -> Any:
@@ -197,10 +198,12 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         return self.skills.terminates(state, option, rng=rng)
 
     def _primitive(self, action: Any) -> Any:
-        """The environment's action: with the offset of a Discrete space, or clipped to the bounds of a Box."""
+        """The environment's action: with the offset of a discrete space, or clipped to the bounds of a Box."""
         space = self.env.action_space
         if isinstance(space, spaces.Discrete):
             return int(action) + int(space.start)
+        if isinstance(space, spaces.MultiDiscrete):
+            return to_space(space, action)
         assert isinstance(space, spaces.Box)
         shape = np.shape(action)
         check(shape == space.shape, f"skills whose actions have the shape {space.shape}", shape)

@@ -12,6 +12,8 @@ from pyro_options.nn.networks import mlp, output_size
 from pyro_options.nn.shared_product import ReadsStates, shared_product
 
 from .actions import CategoricalActions, GaussianActions
+from .families import ActionFamily, ActionLayout, CategoricalFamily, GaussianFamily, bounds_of
+from .mixed_actions import MixedActions
 
 
 class _OptionHeads(ReadsStates, nn.Module):
@@ -63,6 +65,11 @@ class CategoricalPolicy(_OptionHeads):
         super().__init__(state_dim, num_options, num_actions, hidden, network)
         self.num_actions = num_actions
 
+    @property
+    def families(self) -> tuple[ActionFamily, ...]:
+        """The family of the one action dimension."""
+        return (CategoricalFamily(tuple(range(self.num_actions))),)
+
     def distribution(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> CategoricalActions:
         """The distribution of actions from the outputs of the heads, ``(..., T, K, num_actions)``."""
         return CategoricalActions(outputs, path, mask)
@@ -84,7 +91,43 @@ class _LogScale(Growable, nn.Module):
         return self.value
 
 
-class GaussianPolicy(_OptionHeads):
+class GaussianHeads(_OptionHeads):
+    """Heads whose first outputs are the means of Gaussians: their units, bounds and standard deviations.
+
+    A subclass calls :meth:`_set_gaussian` in its constructor.
+    """
+
+    num_actions: int | tuple[int, ...] | None = None  # of discrete actions
+    center: Tensor
+    unit: Tensor
+    low: Tensor
+    high: Tensor
+
+    def _set_gaussian(self, size: int, min_log_scale: float, **given: Tensor | None) -> None:
+        """Registers ``center``, ``unit``, ``low`` and ``high`` of ``size`` dimensions, ``None`` for the default."""
+        self.min_log_scale = min_log_scale
+        self.log_scale = _LogScale(self.num_options, size)
+        defaults = {"center": 0.0, "unit": 1.0, "low": -math.inf, "high": math.inf}
+        for name, default in defaults.items():
+            value = given.get(name)
+            self.register_buffer(name, torch.full((size,), default) if value is None else value.clone())
+            shape = tuple(getattr(self, name).shape)
+            check(shape == (size,), f"{name} of {size} action dimensions", shape)
+        check(bool((self.unit > 0).all()), "units > 0", self.unit.tolist())
+        check(bool((self.low < self.high).all()), "low < high", (self.low.tolist(), self.high.tolist()))
+        self.saturates = bool((self.low.isfinite() | self.high.isfinite()).any())
+
+    def total_log_scale(self) -> Tensor:
+        """Log standard deviations in the units of the actions, ``(K, A)``."""
+        return self.log_scale().clamp(min=self.min_log_scale) + torch.log(self.unit)
+
+    def gaussian(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> GaussianActions:
+        """The distribution of the Gaussian dimensions from their outputs, ``(..., T, K, A)``."""
+        bounds = (self.low, self.high) if self.saturates else None
+        return GaussianActions(self.center + self.unit * outputs, self.total_log_scale(), path, mask, bounds)
+
+
+class GaussianPolicy(GaussianHeads):
     """π_k(a | s) as a diagonal Gaussian over ``action_dim`` continuous actions.
 
     :param min_log_scale: lower bound of the log standard deviation in multiples of ``unit``; keeps the density bounded
@@ -111,31 +154,72 @@ class GaussianPolicy(_OptionHeads):
     ):
         check(action_dim >= 1, "action_dim >= 1", action_dim)
         super().__init__(state_dim, num_options, action_dim, hidden, network)
-        self.action_dim, self.min_log_scale = action_dim, min_log_scale
-        self.log_scale = _LogScale(num_options, action_dim)
-        self.register_buffer("center", torch.zeros(action_dim) if center is None else center.clone())
-        self.register_buffer("unit", torch.ones(action_dim) if unit is None else unit.clone())
-        nowhere = torch.full((action_dim,), math.inf)
-        self.register_buffer("low", -nowhere if low is None else low.clone())
-        self.register_buffer("high", nowhere if high is None else high.clone())
-        for name in ("center", "unit", "low", "high"):
-            shape = tuple(getattr(self, name).shape)
-            check(shape == (action_dim,), f"{name} of {action_dim} action dimensions", shape)
-        check(bool((self.unit > 0).all()), "units > 0", self.unit.tolist())
-        check(bool((self.low < self.high).all()), "low < high", (self.low.tolist(), self.high.tolist()))
-        self.saturates = bool((self.low.isfinite() | self.high.isfinite()).any())
+        self.action_dim = action_dim
+        self._set_gaussian(action_dim, min_log_scale, center=center, unit=unit, low=low, high=high)
 
-    def total_log_scale(self) -> Tensor:
-        """Log standard deviations in the units of the actions, ``(K, A)``."""
-        return self.log_scale().clamp(min=self.min_log_scale) + torch.log(self.unit)
+    @property
+    def families(self) -> tuple[ActionFamily, ...]:
+        """The family of each action dimension."""
+        return tuple(GaussianFamily(*bounds) for bounds in zip(self.low.tolist(), self.high.tolist()))
 
     def distribution(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> GaussianActions:
         """The distribution of actions from the outputs of the heads, ``(..., T, K, action_dim)``."""
-        bounds = (self.low, self.high) if self.saturates else None
-        return GaussianActions(self.center + self.unit * outputs, self.total_log_scale(), path, mask, bounds)
+        return self.gaussian(outputs, path, mask)
 
     def forward(self, states: Tensor, path: Tensor | None = None, mask: Tensor | None = None) -> GaussianActions:
         return self.distribution(self.outputs(states), path, mask)
+
+
+class MixedPolicy(GaussianHeads):
+    """π_k(a | s) over actions whose dimensions belong to different families, see :class:`MixedActions`.
+
+    :class:`GaussianPolicy` is the same with Gaussian dimensions alone, and :class:`CategoricalPolicy` with a single
+    categorical one; both are faster.
+
+    :param families: a :class:`GaussianFamily` or a :class:`CategoricalFamily` for each dimension of an action
+    :param min_log_scale: as in :class:`GaussianPolicy`
+    :param center: as in :class:`GaussianPolicy`, of the Gaussian dimensions alone
+    :param unit: the same
+    :param integers: whether actions are integers, as in a MultiDiscrete space
+    """
+
+    def __init__(
+        self,
+        state_dim,
+        num_options,
+        families: Sequence[ActionFamily],
+        hidden=(),
+        network=None,
+        min_log_scale: float = -5.0,
+        center: Tensor | None = None,
+        unit: Tensor | None = None,
+        integers: bool = False,
+    ):
+        layout = ActionLayout(families, integers)
+        super().__init__(state_dim, num_options, sum(layout.sizes), hidden, network)
+        self.layout, self.action_dim = layout, layout.action_dim
+        low, high = bounds_of(families, torch.get_default_dtype() if unit is None else unit.dtype)
+        self._set_gaussian(len(layout.real), min_log_scale, center=center, unit=unit, low=low, high=high)
+
+        if integers:
+            self.num_actions = tuple(layout.sizes[1:])
+
+    @property
+    def families(self) -> tuple[ActionFamily, ...]:
+        """The family of each action dimension."""
+        return self.layout.families
+
+    def distribution(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> MixedActions:
+        """The distribution of actions from the outputs of the heads, ``(..., T, K, out)``."""
+        real, *logits = outputs.split(self.layout.sizes, -1)
+        return MixedActions(self.layout, self.gaussian(real), [CategoricalActions(part) for part in logits], path, mask)
+
+    def forward(self, states: Tensor, path: Tensor | None = None, mask: Tensor | None = None) -> MixedActions:
+        return self.distribution(self.outputs(states), path, mask)
+
+
+#: any of the policies of this module
+OptionPolicy = CategoricalPolicy | GaussianPolicy | MixedPolicy
 
 
 class Termination(_OptionHeads):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pyro_options.errors import check
-from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Termination
+from pyro_options.options.policies import OptionPolicy, Termination
 
 from .boundaries import PoissonBoundaries
 from .path import SegmentPath
@@ -32,7 +32,7 @@ class PoissonSegments:
         return SegmentPath(log_weights, PoissonBoundaries(self.length, self.count, mask, log_weights.dtype))
 
     @torch.no_grad()
-    def termination(self, policy: CategoricalPolicy | GaussianPolicy, max_duration: int | None) -> Termination:
+    def termination(self, policy: OptionPolicy, max_duration: int | None) -> Termination:
         """Terminations, independent of the state, for skills that run in an environment.
 
         With ``max_duration`` skills never terminate before it, as in the paper. Without, they terminate at each step

@@ -8,8 +8,11 @@ from torch import Tensor
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import InputError, check
 from pyro_options.options.path import OptionPath
+from pyro_options.options.policies import MixedPolicy
 from pyro_options.options.state_path import StatePath
 from pyro_options.segments.path import SegmentPath
+
+from .numpy_actions import known_indices
 
 if TYPE_CHECKING:
     from .skills import Skills
@@ -19,6 +22,14 @@ def _check_fits(skills: "Skills", data: Trajectories) -> None:
     if data.actions is None:
         raise InputError("Expected demonstrations with actions but got none.")
     check(data.state_dim == skills.state_dim, f"states of {skills.state_dim} numbers", data.state_dim)
+    if isinstance(skills.policy, MixedPolicy):
+        layout = skills.policy.layout
+        whole = data.actions.dim() == 3 and data.actions.shape[-1] == layout.action_dim
+        check(whole, f"actions of {layout.action_dim} dimensions", tuple(data.actions.shape))
+        known_indices(layout, data.actions.cpu(), skills.log_weights.cpu(), data.mask.cpu())
+        return
+    single = data.actions.dim() == 2 or not data.discrete
+    check(single, f"one action a step, of {skills.action_dim}", f"{data.action_dim} of each of several")
     kind = "discrete" if skills.discrete else "continuous"
     check(data.discrete == skills.discrete, f"{kind} actions", "discrete" if data.discrete else "continuous")
     highest = int(data.actions.max()) + 1 if skills.discrete else data.action_dim

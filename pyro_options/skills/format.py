@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from pyro_options.errors import InputError, check, choice
 from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.varying_inputs import VaryingInputs
-from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Termination
+from pyro_options.options.families import family_from_dict, family_to_dict
+from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, MixedPolicy, OptionPolicy, Termination
 from pyro_options.options.state_weights import StateWeights
 from pyro_options.persistence.storage import Format, reading
 from pyro_options.segments.poisson_segments import PoissonSegments
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 FORMAT = Format("pyro_options.Skills", 2, "Skills.save")
 _SUMMARY = tuple(field.name for field in fields(Summary))
-_UNITS = ("center", "unit", "low", "high")  # buffers of a GaussianPolicy
+_UNITS = ("center", "unit", "low", "high")  # of a GaussianPolicy; a MixedPolicy has its bounds in the families
 _LAYERS = {"standardized": StandardizedInputs, "varying": VaryingInputs, "linear": nn.Linear, "relu": nn.ReLU}
 
 
@@ -43,12 +44,13 @@ def _network(module: nn.Module, name: str) -> tuple[list[str], dict[str, Tensor]
 def write(path: str | os.PathLike, skills: "Skills") -> None:
     """Writes skills to ``path``."""
     tensors, networks = {"log_weights": skills.log_weights}, {}
+    mixed = isinstance(skills.policy, MixedPolicy)
     for name, module in (("policy", skills.policy), ("termination", skills.termination)):
         networks[name], parts = _network(module, name)
         tensors |= parts | {f"{name}.{key}": t for key, t in module.heads.state_dict().items()}
     if not skills.discrete:
         tensors["policy.log_scale"] = skills.policy.log_scale()
-        tensors |= {f"policy.{name}": getattr(skills.policy, name) for name in _UNITS}
+        tensors |= {f"policy.{name}": getattr(skills.policy, name) for name in _UNITS[: 2 if mixed else 4]}
     if skills.state_weights is not None:
         tensors |= {f"state_weights.{key}": t for key, t in skills.state_weights.state_dict().items()}
     if skills.summary is not None:
@@ -61,6 +63,8 @@ def write(path: str | os.PathLike, skills: "Skills") -> None:
         "max_duration": skills.max_duration,
         "segments": None if skills.segments is None else asdict(skills.segments),
         "min_log_scale": None if skills.discrete else skills.policy.min_log_scale,
+        "families": [family_to_dict(family) for family in skills.policy.families] if mixed else None,
+        "integers": mixed and skills.policy.layout.integers,
         "initial_logit": skills.termination.initial_logit,
         "action_names": skills.action_names,
         "metadata": skills.metadata,
@@ -78,17 +82,10 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
 def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
     left = dict(tensors)  # tensors not used yet; any that remain at the end are an error
     state_dim = int(config["state_dim"])
-    policy: CategoricalPolicy | GaussianPolicy
     network, weight = _rebuild("policy", config, left), left["policy.weight"]
     check(weight.dim() == 3, "weights of shape (K, out, features)", tuple(weight.shape))
     K, out = weight.shape[:2]
-    if config["discrete"]:
-        policy = CategoricalPolicy(state_dim, K, out, network=network)
-    else:
-        units = {name: left.pop(f"policy.{name}") for name in _UNITS}
-        least = float(config["min_log_scale"])
-        policy = GaussianPolicy(state_dim, K, out, network=network, min_log_scale=least, **units)
-        _fill(policy.log_scale, {"value": left.pop("policy.log_scale")})
+    policy = _policy(config, left, K, out, network)
     _fill(policy.heads, {key: left.pop(f"policy.{key}") for key in ("weight", "bias")})
     network = _rebuild("termination", config, left)
     termination = Termination(state_dim, K, network=network, initial_logit=float(config["initial_logit"]))
@@ -117,6 +114,23 @@ def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[st
         "action_names": config["action_names"],
         "metadata": config["metadata"],
     }
+
+
+def _policy(config: Mapping[str, Any], left: dict[str, Tensor], K: int, out: int, network: nn.Module) -> OptionPolicy:
+    """The policy without its heads; its tensors are removed from ``left``."""
+    state_dim, families = int(config["state_dim"]), config.get("families")
+    if config["discrete"]:
+        return CategoricalPolicy(state_dim, K, out, network=network)
+    units = {name: left.pop(f"policy.{name}") for name in _UNITS[: 4 if families is None else 2]}
+    given = {"network": network, "min_log_scale": float(config["min_log_scale"])} | units
+    policy: GaussianPolicy | MixedPolicy
+    if families is None:
+        policy = GaussianPolicy(state_dim, K, out, **given)
+    else:
+        made = [family_from_dict(family) for family in families]
+        policy = MixedPolicy(state_dim, K, made, integers=bool(config["integers"]), **given)
+    _fill(policy.log_scale, {"value": left.pop("policy.log_scale")})
+    return policy
 
 
 def _rebuild(name: str, config: Mapping[str, Any], left: dict[str, Tensor]) -> nn.Module:

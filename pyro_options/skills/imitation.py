@@ -1,29 +1,18 @@
 """All options combined into one policy, with the active option inferred from the episode so far."""
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 
 from pyro_options.errors import check
 from pyro_options.options.recursion import arrive
 
+from .numpy_actions import log_softmax
 from .numpy_policy import softmax
 
 if TYPE_CHECKING:
     from .skills import Skills
-
-
-def _log_softmax(logits: np.ndarray) -> np.ndarray:
-    logits = logits - logits.max(-1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-
-
-def _log_ndtr(x: np.ndarray) -> np.ndarray:
-    """Log of the standard normal distribution function; torch has the one that does not underflow."""
-    return torch.special.log_ndtr(torch.from_numpy(x)).numpy()
 
 
 def _log(probabilities: np.ndarray) -> np.ndarray:
@@ -81,26 +70,11 @@ class Imitation:
         return (arrived[..., None] * softmax(logits)).sum(-2)
 
     def _scores(self, outputs: np.ndarray, action: Any) -> np.ndarray:
-        """log π_k of an action, ``(..., K)``, up to a constant."""
-        outputs, action = outputs.astype(np.float64), np.asarray(action)
-        if self.skills.discrete:
-            A = outputs.shape[-1]
-            fits = action.shape == outputs.shape[:-2] and action.dtype.kind in "iu"
-            inside = fits and bool(((action >= 0) & (action < A)).all())
-            check(inside, f"integers in [0, {A - 1}] as actions, one for each observation", action)
-            return np.take_along_axis(_log_softmax(outputs), action[..., None, None], -1)[..., 0]
-        shape = outputs.shape[:-2] + outputs.shape[-1:]
-        check(action.shape == shape, f"actions of shape {shape}", action.shape)
-        scale = self.skills.action_scale.astype(np.float64)  # (K, A)
-        scores = -0.5 * ((action[..., None, :] - outputs) / scale) ** 2 - np.log(scale) - 0.5 * math.log(2 * math.pi)
-        if self.skills.policy.saturates:
-            for bound, sign in zip(self.skills.action_bounds, (1.0, -1.0)):
-                tail = _log_ndtr(sign * (np.where(np.isfinite(bound), bound, 0.0) - outputs) / scale)
-                scores = np.where(sign * action[..., None, :] <= sign * bound, tail, scores)
-        return scores.sum(-1)
+        """log π_k of an action, ``(..., K)``."""
+        return self.skills.rule.scores(outputs.astype(np.float64), np.asarray(action))
 
     def _condition(self, arrived: np.ndarray, outputs: np.ndarray, action: Any) -> np.ndarray:
-        return np.exp(_log_softmax(_log(arrived) + self._scores(outputs, action)))
+        return np.exp(log_softmax(_log(arrived) + self._scores(outputs, action)))
 
     def options(
         self, observation: ArrayLike, state: np.ndarray | None = None, episode_start: ArrayLike | None = None
@@ -127,7 +101,7 @@ class Imitation:
         self, observation: ArrayLike, state: np.ndarray | None = None, episode_start: ArrayLike | None = None
     ) -> np.ndarray:
         """Predictive probabilities of discrete actions: ``(num_actions,)``, or ``(n, num_actions)``."""
-        check(self.skills.discrete, "discrete actions", f"{self.skills.action_dim} continuous dimensions")
+        check(self.skills.discrete, "one discrete action", f"{self.skills.action_dim} dimensions")
         return self._mixed(self.options(observation, state, episode_start), self.skills.outputs(observation))
 
     def predict(
@@ -143,7 +117,7 @@ class Imitation:
         :param observation: ``(state_dim,)`` or ``(n, state_dim)``
         :param state: the belief after the previous action, ``None`` at the start of an episode
         :param episode_start: for each observation, whether it is the first of its episode
-        :param deterministic: return the most probable action (continuous: the mean of the most probable option)
+        :param deterministic: return the most probable action (several dimensions: that of the most probable option)
             instead of sampling
         :param rng: for sampling, by default that of the skills
         """

@@ -9,7 +9,7 @@ from torch import nn
 
 from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.varying_inputs import VaryingInputs
-from pyro_options.options.policies import GaussianPolicy
+from pyro_options.options.policies import GaussianHeads
 
 Step = Callable[[np.ndarray], np.ndarray]
 
@@ -69,10 +69,12 @@ class NumpyHeads:
     def __init__(self, module: nn.Module):
         heads, layers = module.heads, layers_of(module.network)
         self.weight, self.bias = _array(heads.weight), _array(heads.bias)  # (K, out, features), (K, out)
-        if isinstance(module, GaussianPolicy):  # in the units of the actions
-            unit = _array(module.unit)
+        if isinstance(module, GaussianHeads):  # in the units of the actions
+            center, unit = _array(module.center), _array(module.unit)
+            logits = self.bias.shape[-1] - len(unit)  # behind the means
+            center, unit = np.pad(center, (0, logits)), np.pad(unit, (0, logits), constant_values=1.0)
             self.weight = self.weight * unit[:, None]
-            self.bias = self.bias * unit + _array(module.center)
+            self.bias = self.bias * unit + center
         steps = [_through_torch(module.network, heads.weight)] if layers is None else _steps(layers)
         # Entries are selected before the conversion to floating point, which is cheaper.
         selects = layers is not None and len(layers) >= 1 and isinstance(layers[0], VaryingInputs)

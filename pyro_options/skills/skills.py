@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import InputError, check, choice
 from pyro_options.growth.resizing import resize
-from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Termination
+from pyro_options.options.policies import CategoricalPolicy, GaussianHeads, MixedPolicy, OptionPolicy, Termination
 from pyro_options.options.state_weights import StateWeights
 from pyro_options.segments.poisson_segments import PoissonSegments
 
 from . import format as file_format
 from .episodes import batches, check_scores
 from .imitation import Imitation
+from .numpy_actions import ActionRule, action_rule
 from .numpy_policy import NumpyHeads, softmax
 from .segmentation import IN_USE, Segmentation
 from .summary import Summary, option_names, summarize, table
@@ -57,7 +58,7 @@ class Skills:
 
     def __init__(
         self,
-        policy: CategoricalPolicy | GaussianPolicy,
+        policy: OptionPolicy,
         termination: Termination,
         log_weights: Tensor,
         packed: bool = False,
@@ -68,13 +69,14 @@ class Skills:
         segments: PoissonSegments | None = None,
         state_weights: StateWeights | None = None,
     ):
-        check(isinstance(policy, CategoricalPolicy | GaussianPolicy), "a policy of pyro_options.options", type(policy))
+        check(isinstance(policy, OptionPolicy), "a policy of pyro_options.options", type(policy))
         check(isinstance(termination, Termination), "a termination of pyro_options.options", type(termination))
         self.num_options = len(log_weights)
         self.state_dim = policy.state_dim  # size of a state, in bits if packed
-        self.discrete = isinstance(policy, CategoricalPolicy)
-        self.action_dim = policy.heads.out_features  # number of discrete actions, or dimensions of a continuous action
-        self.num_actions = self.action_dim if self.discrete else None
+        self.discrete = isinstance(policy, CategoricalPolicy)  # whether an action is one integer
+        # number of discrete actions, or dimensions of other actions
+        self.action_dim = policy.num_actions if isinstance(policy, CategoricalPolicy) else policy.action_dim
+        self.num_actions = policy.num_actions  # a tuple if an action is several integers, None if continuous
         counts = policy.num_options, termination.num_options, len(log_weights)
         check(len(set(counts)) == 1, "as many policies as terminations and weights", counts)
         check(max_duration is None or max_duration >= 1, "max_duration >= 1", max_duration)
@@ -108,16 +110,23 @@ class Skills:
         return NumpyHeads(self.termination)
 
     @cached_property
+    def rule(self) -> ActionRule:
+        """How the outputs of the policy become actions."""
+        return action_rule(self.policy)
+
+    @property
     def action_scale(self) -> np.ndarray:
-        """Standard deviations of continuous actions, ``(K, action_dim)``."""
-        check(not self.discrete, "continuous actions", f"{self.num_actions} discrete ones")
+        """Standard deviations of the Gaussian dimensions of an action, ``(K, dimensions)``."""
+        check(isinstance(self.policy, GaussianHeads), "continuous actions", f"{self.num_actions} discrete ones")
         return np.exp(self.policy.total_log_scale().cpu().numpy())
 
-    @cached_property
-    def action_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds at which continuous actions saturate, each ``(action_dim,)``; infinite where there is none."""
-        check(not self.discrete, "continuous actions", f"{self.num_actions} discrete ones")
-        return self.policy.low.cpu().numpy(), self.policy.high.cpu().numpy()
+    @property
+    def action_columns(self) -> list[str]:
+        """A label for each column of ``summary.actions``."""
+        if isinstance(self.policy, MixedPolicy):
+            return self.policy.layout.column_names()
+        kind = "action" if self.discrete else "dimension"
+        return list(self.action_names or (f"{kind} {a}" for a in range(self.action_dim)))
 
     def _ask(self, heads: NumpyHeads, observation: ArrayLike, option: int | ArrayLike | None) -> np.ndarray:
         states = checked_states(observation, self.state_dim, self.packed)
@@ -142,19 +151,10 @@ class Skills:
         :param rng: for sampling, by default :attr:`rng`
         """
         outputs = self._ask(self._act, observation, option)
-        rng = self.rng if rng is None else rng
-        if self.discrete:
-            if not deterministic:
-                outputs = outputs + rng.gumbel(size=outputs.shape)
-            action = outputs.argmax(-1)
-            return int(action) if outputs.ndim == 1 else action
-        if not deterministic:
-            noise = rng.standard_normal(outputs.shape, dtype=outputs.dtype)
-            outputs = outputs + self.action_scale[np.asarray(option)] * noise
-        return np.clip(outputs, *self.action_bounds) if self.policy.saturates else outputs
+        return self.rule.act(outputs, option, None if deterministic else self.rng if rng is None else rng)
 
     def outputs(self, observation: ArrayLike) -> np.ndarray:
-        """Action logits (means if continuous) of all options: ``(K, action_dim)`` or ``(n, K, action_dim)``."""
+        """Action logits (means if continuous) of all options: ``(K, out)`` or ``(n, K, out)``; means first if mixed."""
         return self._ask(self._act, observation, None)
 
     def action_probabilities(self, observation: ArrayLike, option: int | ArrayLike | None) -> np.ndarray:
@@ -163,7 +163,7 @@ class Skills:
         :param option: one option for all observations, one for each, or ``None`` for all options, which inserts a
             dimension of size K before the last
         """
-        check(self.discrete, "discrete actions", f"{self.action_dim} continuous dimensions")
+        check(self.discrete, "one discrete action", f"{self.action_dim} dimensions")
         return softmax(self._ask(self._act, observation, option))
 
     def termination_probability(self, observation: ArrayLike, option: int | ArrayLike | None) -> Any:
@@ -253,10 +253,17 @@ class Skills:
             start += len(batch)
             logits = self.termination(batch.states).cpu().gather(-1, option.unsqueeze(-1)).squeeze(-1)
             rates.append(torch.sigmoid(logits).float())
-        actions = trajectories.encoded_actions().float().cpu()
+        actions = self._encoded(trajectories).float().cpu()
         if self.discrete and actions.shape[-1] != self.action_dim:  # a negative pad drops actions that never occur
             actions = nn.functional.pad(actions, (0, self.action_dim - actions.shape[-1]))
         return summarize(segmentation, actions, torch.cat(rates))
+
+    def _encoded(self, trajectories: Trajectories) -> Tensor:
+        """Actions in the columns of ``summary.actions``, ``(N, T, out)``."""
+        if not isinstance(self.policy, MixedPolicy):
+            return trajectories.encoded_actions()
+        assert trajectories.actions is not None
+        return self.policy.layout.encode(trajectories.actions.cpu(), self.log_weights.cpu())
 
     def describe(self, trajectories: Trajectories | None = None) -> str:
         """A table with a line for each option.
@@ -266,7 +273,8 @@ class Skills:
         summary = self.summary if trajectories is None else self.summarize(trajectories)
         if summary is None:
             raise InputError("Expected demonstrations to describe the options on but got none. Pass trajectories.")
-        return table(summary, self.log_weights.cpu(), self.discrete, self.action_names)
+        layout = self.policy.layout if isinstance(self.policy, MixedPolicy) else None
+        return table(summary, self.log_weights.cpu(), self.discrete, self.action_names, layout)
 
     @property
     def names(self) -> list[str]:
@@ -289,7 +297,7 @@ class Skills:
     def only(self, options: Sequence[int]) -> "Skills":
         """New skills with these options, in this order; the weight of the others is redistributed in proportion."""
         new = copy.copy(self)
-        for cache in ("_act", "_stop", "action_scale", "action_bounds"):
+        for cache in ("_act", "_stop", "rule"):
             new.__dict__.pop(cache, None)
         for name in _MODULES:
             setattr(new, name, copy.deepcopy(getattr(self, name)))
@@ -330,6 +338,7 @@ class Skills:
         return cls(**file_format.read(path))
 
     def __repr__(self) -> str:
-        kind = f"{self.action_dim} {'discrete actions' if self.discrete else 'continuous action dimensions'}"
+        family = "mixed" if isinstance(self.policy, MixedPolicy) else "continuous"
+        kind = f"{self.action_dim} {'discrete actions' if self.discrete else f'{family} action dimensions'}"
         states = f"{self.state_dim} packed bits" if self.packed else f"{self.state_dim} numbers"
         return f"Skills({self.num_options} options, states of {states}, {kind})"

@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from pyro_options.options.families import ActionLayout
+
 from .segmentation import Segmentation
 
 
@@ -16,7 +18,9 @@ class Summary:
     usage: Tensor  # (K,) share of the steps
     mean_length: Tensor  # (K,) mean number of steps of a segment
     termination_rate: Tensor  # (K,) mean ψ_k(s_t) over the steps t with option k active at t - 1
-    actions: Tensor  # (K, A) share of each discrete action, or the mean continuous action
+    actions: (
+        Tensor  # (K, A) share of each discrete action, or the mean continuous action; :attr:`Skills.action_columns`
+    )
 
     def select(self, index: Tensor) -> "Summary":
         """The statistics of the options at ``index``, in that order."""
@@ -53,10 +57,26 @@ def summarize(segmentation: Segmentation, actions: Tensor, termination: Tensor) 
     )
 
 
-def _actions(row: Tensor, discrete: bool, names: Sequence[str] | None) -> str:
+def _mean(row: Tensor) -> str:
+    return "mean " + " ".join(f"{value:+.2f}" for value in row.tolist())
+
+
+def _mixed(row: Tensor, layout: ActionLayout) -> str:
+    """The mean of the Gaussian dimensions, then the most frequent value of each of the others."""
+    real, *shares = row.split(layout.sizes)
+    parts = [_mean(real)] if layout.real else []
+    for (d, values), share in zip(layout.values.items(), shares):
+        best = int(share.argmax())
+        parts.append(f"[{d}] {values[best]:g} {100 * float(share[best]):.0f}%")
+    return ", ".join(parts)
+
+
+def _actions(row: Tensor, discrete: bool, names: Sequence[str] | None, layout: ActionLayout | None) -> str:
     """The three most frequent actions, or the mean of continuous ones."""
+    if layout is not None:
+        return _mixed(row, layout)
     if not discrete:
-        return "mean " + " ".join(f"{value:+.2f}" for value in row.tolist())
+        return _mean(row)
     best = [int(a) for a in row.argsort(descending=True)[:3] if row[a] >= 0.05]
     return ", ".join(f"{names[a] if names else a} {100 * float(row[a]):.0f}%" for a in best)
 
@@ -70,8 +90,17 @@ def option_names(summary: Summary, discrete: bool, names: Sequence[str] | None) 
     return [f"option {k}: {names[a] if names else f'action {a}'}" for k, a in enumerate(best)]
 
 
-def table(summary: Summary, log_weights: Tensor, discrete: bool, names: Sequence[str] | None) -> str:
-    """A plain-text table with a line for each option."""
+def table(
+    summary: Summary,
+    log_weights: Tensor,
+    discrete: bool,
+    names: Sequence[str] | None,
+    layout: ActionLayout | None = None,
+) -> str:
+    """A plain-text table with a line for each option.
+
+    :param layout: of actions whose dimensions belong to different families
+    """
     header = ("option", "usage", "weight", "mean length", "termination", "actions")
     rows = [
         (
@@ -80,7 +109,7 @@ def table(summary: Summary, log_weights: Tensor, discrete: bool, names: Sequence
             f"{float(log_weights[k].exp()):.3f}",
             f"{float(summary.mean_length[k]):.1f}",
             f"{float(summary.termination_rate[k]):.3f}",
-            _actions(summary.actions[k], discrete, names) if summary.usage[k] > 0 else "never on",
+            _actions(summary.actions[k], discrete, names, layout) if summary.usage[k] > 0 else "never on",
         )
         for k in range(len(log_weights))
     ]

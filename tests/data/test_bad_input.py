@@ -35,7 +35,7 @@ def with_nan(tensor, index):
         (lambda: Trajectories([STATES[0].tolist(), STATES[1, :2].tolist()], ACTIONS), "use Trajectories.from_episodes"),
         (lambda: Trajectories(STATES.long(), ACTIONS), "floating point states"),
         (lambda: Trajectories(STATES, ACTIONS[:2]), r"actions of shape \(3, 4"),
-        (lambda: Trajectories(STATES, ACTIONS[..., None]), r"integer actions of shape \(N, T\)"),
+        (lambda: Trajectories(STATES, ACTIONS[..., None, None]), r"integer actions of shape \(N, T\)"),
         (
             lambda: Trajectories(STATES, ACTIONS.float()),
             r"continuous .*\.long\(\).*actions\[\.\.\., None\]",

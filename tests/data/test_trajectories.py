@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support.episodes import make_episodes
+from support.episodes import assert_same_trajectories, make_episodes
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories, pack_bits, unpack_bits
@@ -115,7 +115,10 @@ BAD = {
     "action range": (dict(actions=ACTIONS + 4), r"\[0, 3\] but got 4 at episode 0. Check num_actions"),
     "negative action": (dict(actions=ACTIONS - 1), "got -1"),
     "too few actions": (dict(actions=ACTIONS[:, :2]), r"actions of shape \(2, 3"),
-    "discrete vectors": (dict(actions=ACTIONS[..., None]), r"integer actions of shape \(N, T\)"),
+    "discrete vectors": (dict(actions=ACTIONS[..., None]), "num_actions of each of 1 dimensions but got 4"),
+    "discrete matrices": (dict(actions=ACTIONS[..., None, None]), r"integer actions of shape \(N, T\)"),
+    "discrete count": (dict(num_actions=(4, 4)), r"one number of actions for actions \(N, T\)"),
+    "discrete range": (dict(actions=ACTIONS[..., None] + 2, num_actions=(2,)), r"\[0, 1\] but got 2 at episode 0"),
     "flat continuous": (dict(actions=ACTIONS.float(), num_actions=None), r"shape \(N, T, A\)"),
     "continuous count": (dict(actions=ACTIONS.float()[..., None]), "num_actions=None"),
     "infinite actions": (dict(actions=NAN, num_actions=None), "finite actions"),
@@ -209,3 +212,31 @@ def test_any_kind_of_integer_selects_one_episode(index):
     data = make_episodes(3)
     assert torch.equal(data[index].stored, data.stored[1:2])
     assert len(data[:1][torch.tensor([True])]) == 1
+
+
+def test_several_integers_a_step(tmp_path):
+    """Saved, cut, batched and encoded side by side; the padding is cleared."""
+    actions = torch.tensor([[[1, 2], [0, 1], [9, 9]], [[0, 0], [1, 3], [1, 0]]])
+    data = Trajectories(torch.randn(2, 3, 4), actions, lengths=[2, 3])
+    assert data.num_actions == (2, 4) and data.discrete and data.action_dim == 6
+    assert data.actions[0, 2].tolist() == [0, 0] and "2 × 4 discrete actions" in repr(data)
+    assert data.encoded_actions()[0, 0].tolist() == [0, 1, 0, 0, 1, 0] and data.steps().shape == (2, 3, 10)
+    data.save(tmp_path / "data.npz")
+    assert_same_trajectories(data, Trajectories.load(tmp_path / "data.npz"))
+    (batch,) = data.cut(2).minibatches(4)
+    assert batch.num_actions == (2, 4) and batch.actions.shape == (2, 2, 2)
+    episodes = [(data.states[0, :2], data.actions[0, :2]), (data.states[1], data.actions[1])]
+    assert_same_trajectories(data, Trajectories.from_episodes(episodes))
+
+
+def test_known_bounds_stay_with_the_actions(tmp_path):
+    data = Trajectories(torch.randn(2, 3, 4), torch.rand(2, 3, 1), action_bounds=[[0.0], [torch.inf]])
+    assert data[:1].action_bounds.tolist() == [[0.0], [torch.inf]]
+    data.save(tmp_path / "data.npz")
+    assert torch.equal(Trajectories.load(tmp_path / "data.npz").action_bounds, data.action_bounds)
+    with pytest.raises(ValueError, match=r"action_bounds of shape \(2, 1\) but got \(2, 2\)"):
+        Trajectories(data.states, data.actions, action_bounds=torch.zeros(2, 2))
+    with pytest.raises(ValueError, match="lower bounds below upper"):
+        Trajectories(data.states, data.actions, action_bounds=torch.zeros(2, 1))
+    with pytest.raises(ValueError, match="bounds of continuous actions alone"):
+        Trajectories(data.states, torch.zeros(2, 3).long(), action_bounds=torch.zeros(2, 1))

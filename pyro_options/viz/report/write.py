@@ -95,6 +95,7 @@ def write_report(
             "options": content.options(skills),
             "cards": content.cards(skills, segmentation, actions, limits),
             "discrete": skills.discrete,
+            "columnNames": skills.action_columns,
             "actionNames": list(skills.action_names or (f"{count[:-1]} {a}" for a in range(skills.action_dim))),
             "stateNames": names,
             "trajectories": shown,

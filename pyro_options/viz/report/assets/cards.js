@@ -4,7 +4,7 @@ const titled = (title, ...content) => el("div", {}, el("h4", {}, title), ...cont
 
 function actionPart(card) {
   if (!data.discrete) {
-    const rows = card.actions.map((mean, a) => tableRow(data.actionNames[a], el("td", {}, number(mean))));
+    const rows = card.actions.map((mean, a) => tableRow(data.columnNames[a], el("td", {}, number(mean))));
     return titled("Mean action", el("table", { class: "values" }, el("tbody", {}, ...rows)));
   }
   const order = card.actions.map((share, a) => [share, a]).sort((one, other) => other[0] - one[0]);
