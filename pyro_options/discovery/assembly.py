@@ -23,6 +23,7 @@ from .capacity import AUTO
 from .config import MethodConfig, method_config
 from .growth import BIRTHS, REMOVALS, RULES, Growth
 from .registry import GUIDES, MODELS, Pieces, guide_entry
+from .start import start_from_stretches
 
 #: growth checks per training before the final phase, for a rule without a default interval
 CHECKS = 6
@@ -35,7 +36,7 @@ FINAL_PHASE = 0.15
 
 #: share of a default training with many initial options in which all of them have the same weight: learned weights
 #: would neglect most of them before they differ
-EVEN_PHASE = 0.1
+EVEN_PHASE = 0.0
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,8 @@ def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None
     inputs = state_inputs(data, config.skip_constant, config.standardize)
     pieces = Pieces(data, K, config, config.prior_module(), inputs)
     model = _made(config.model, MODELS, pieces)
+    if config.start == "stretches" and not isinstance(config.model, nn.Module):
+        start_from_stretches(model.policy, data)
     guide = _guide(config, replace(pieces, weights=_weights(config, K)))
     growth = None if config.num_options is not None else _growth_handler(data, config.growth, model, guide, K)
     return Method(model, guide, growth, config, train)

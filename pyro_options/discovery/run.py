@@ -27,7 +27,7 @@ from .capacity import AUTO, Capacity
 from .config import DEFAULT_METHOD, MethodConfig, method_config
 from .growth import GROWTH_FIELDS
 from .search import MIN_EPOCHS, search
-from .trust import ONE_POLICY, OTHER_SHARE, OTHER_STARTS, Judged, measure
+from .trust import ONE_POLICY, ONE_POLICY_RATE, OTHER_SHARE, OTHER_STARTS, Judged, measure
 
 logger = logging.getLogger(__name__)
 
@@ -231,9 +231,9 @@ def _one_policy(config: MethodConfig, train: TrainConfig) -> Callable[..., Train
         same |= {"censored": config.censored, "action_families": config.action_families}
         single = method_config("bc", hidden=config.hidden if hidden is None else hidden, **same)
         plan = make_plan(data, single, seed=train.seed, device=train.device, progress=False)
-        settings = replace(
-            plan.train, epochs=max(1, round(ONE_POLICY * plan.train.epochs)), final_phase=0.5, weight_scale=1.0
-        )
+        rate = ONE_POLICY_RATE if single.hidden else plan.train.learning_rate
+        epochs = max(1, round(ONE_POLICY * plan.train.epochs))
+        settings = replace(plan.train, epochs=epochs, learning_rate=rate, final_phase=0.9)
         set_seed(train.seed)
         parts = assemble(data, plan.config, settings)
         return Trainer(parts.model, parts.guide, data, settings)

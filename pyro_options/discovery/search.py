@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,17 +15,20 @@ from pyro_options.growth.verdict import total_and_error
 from pyro_options.infer.trainer import Trainer
 from pyro_options.skills.from_model import to_skills
 
-from .capacity import Capacity, candidates_of
+from .capacity import AUTO, SCALES, WIDTHS, Capacity
 
 logger = logging.getLogger(__name__)
 
-#: share of the epochs for which each candidate is trained
-SHARE = 0.12
+#: share of the epochs for which each width is trained
+WIDTH_SHARE = 0.12
+
+#: share of the epochs for which each scale is trained, from where the chosen width is
+SCALE_SHARE = 0.06
 
 #: fewest epochs of a training that is searched: shorter trainings show too little, and take the simplest candidate
 MIN_EPOCHS = 10
 
-#: nats of all held-out episodes together by which a simpler candidate may be worse, if their standard error is less
+#: nats of all held-out episodes together by which a candidate must be better than a simpler one
 TOLERANCE = 3.0
 
 
@@ -44,15 +47,19 @@ class Trial:
         return {
             "hidden": list(self.capacity.hidden),
             "weight_scale": self.capacity.weight_scale,
+            "epochs": self.trainer.epoch,
             "held_out": float(self.scores.sum()) / self.steps,
             "seconds": self.seconds,
         }
 
 
 def simplest(trials: Sequence[Trial]) -> Trial:
-    """The simplest candidate that is not worse than the best by more than one standard error, or a few nats in all."""
+    """The first candidate that is not worse than the best by more than one standard error and a few nats in all.
+
+    :param trials: the simplest first
+    """
     best = max(trials, key=lambda one: float(one.scores.sum()))
-    for one in sorted(trials, key=lambda one: one.capacity.simplicity):
+    for one in trials:
         loss, error = total_and_error(best.scores - one.scores)
         if one is best or loss <= max(TOLERANCE, error):
             return one
@@ -64,36 +71,40 @@ def search(
 ) -> tuple[Trial, list[Trial]]:
     """Trains candidates for a few epochs each; returns the simplest good one, to be continued, and all of them.
 
-    First the widths of the state network are compared, then the scales of the prior with the width that was chosen.
+    First the widths of the state network are compared. Then the chosen training goes on with each prior scale: from the
+    same parameters, so that what differs is the effect of the prior and not the optimum that a start leads to.
 
     :param begin: makes a trainer with given capacity
     :param judge: held-out episodes
     :param hidden: widths, or :data:`AUTO`
     :param weight_scale: prior scale, or :data:`AUTO`
     """
-    widths, scales = candidates_of(hidden, weight_scale)
-    trials: list[Trial] = []
-    bar = tqdm(total=len(widths) + len(scales), disable=not progress, unit="setting", dynamic_ncols=True)
-    bar.set_description("capacity")
-
-    def attempt(capacity: Capacity) -> None:
-        trials.append(_trial(capacity, begin(capacity), judge))
-        bar.update()
-
-    for capacity in widths:
-        attempt(capacity)
-    chosen = simplest(trials)
-    for capacity in scales:
-        attempt(Capacity(chosen.capacity.hidden, capacity.weight_scale))
-    bar.close()
-    chosen = simplest([one for one in trials if one.capacity.hidden == chosen.capacity.hidden])
+    widths = WIDTHS if hidden == AUTO else (tuple(hidden),)
+    scales = SCALES if weight_scale == AUTO else ()
+    first = None if weight_scale == AUTO else weight_scale
+    with tqdm(total=len(widths) + len(scales), disable=not progress, unit="setting", dynamic_ncols=True) as bar:
+        bar.set_description("capacity")
+        trials = []
+        for width in widths:
+            trials.append(_trial(Capacity(width, first), begin(Capacity(width, first)), judge, WIDTH_SHARE))
+            bar.update()
+        chosen, tried = simplest(trials), list(trials)
+        if scales:
+            trials = []
+            for scale in scales:
+                fork = chosen.trainer.fork()
+                fork.shrink(scale)
+                trials.append(_trial(replace(chosen.capacity, weight_scale=scale), fork, judge, SCALE_SHARE))
+                bar.update()
+            chosen = simplest(trials)
+            tried += trials
     logger.info("hidden = %s, weight_scale = %s", chosen.capacity.hidden, chosen.capacity.weight_scale)
-    return chosen, trials
+    return chosen, tried
 
 
-def _trial(capacity: Capacity, trainer: Trainer, judge: Trajectories) -> Trial:
+def _trial(capacity: Capacity, trainer: Trainer, judge: Trajectories, share: float) -> Trial:
     start = time.perf_counter()
-    trainer.run(max(1, round(SHARE * trainer.config.epochs)))
+    trainer.run(max(1, round(share * trainer.config.epochs)))
     with torch.no_grad():
         scores = to_skills(trainer.model, trainer.guide, packed=judge.packed).episode_log_likelihoods(judge)
     return Trial(capacity, trainer, scores, judge.num_steps, time.perf_counter() - start)

@@ -24,8 +24,10 @@ from .budget import state_inputs
 #: widths of the larger network of a single policy
 LARGER = (64, 64)
 
-#: share of the epochs for which a single policy is trained
-ONE_POLICY = 0.3
+#: share of the epochs for which a single policy is trained, and its initial learning rate with a network: one policy
+#: bears a higher rate than many options, and must be trained well to be a fair comparison
+ONE_POLICY = 0.6
+ONE_POLICY_RATE = 0.02
 
 #: trainings from other starts, and the share of the epochs that each of them gets
 OTHER_STARTS = 2

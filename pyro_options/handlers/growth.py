@@ -21,6 +21,9 @@ from .observe import ObserveMessenger
 
 logger = logging.getLogger(__name__)
 
+#: checks that only remove components in the time of a check that also adds
+REMOVAL_CHECKS = 4
+
 
 class GrowthMessenger(ObserveMessenger):
     """Observes usage, decides on moves, resizes: run the model on the data inside this handler, then :meth:`step`.
@@ -78,9 +81,14 @@ class GrowthMessenger(ObserveMessenger):
         """K, the same in every growable layer."""
         return num_components(self.modules)
 
-    def due(self, time: int) -> bool:
-        """Whether a check is due at ``time``."""
-        return time - self._last >= self._idle * self.every
+    def due(self, time: int, births: bool = True) -> bool:
+        """Whether a check is due at ``time``.
+
+        :param births: ``False`` for a check that only removes, of which there are :data:`REMOVAL_CHECKS` in the time of
+            one that also adds: between them the others adapt to what was removed
+        """
+        wait = self._idle * self.every if births else max(1, self.every // REMOVAL_CHECKS)
+        return time - self._last >= wait
 
     def state_dict(self) -> dict:
         """What a checkpoint must hold besides the modules, as plain numbers."""

@@ -1,5 +1,6 @@
 """The training loop: SVI with TraceGraph_ELBO, Adam with a clipped global gradient norm, growth between epochs."""
 
+import copy
 import itertools
 import logging
 import math
@@ -186,9 +187,8 @@ class Trainer(ResumableTraining):
 
         The loss is divided by the number of episodes; so divided, the gradient of the prior is Adam's weight decay.
         """
-        config, heads = self.config, []
-        if config.weight_scale is not None:
-            heads = [layer.weight for layer in growables([self.model]) if isinstance(layer, GrowableHeads)]
+        config = self.config
+        heads = [layer.weight for layer in growables([self.model]) if isinstance(layer, GrowableHeads)]
         shrunk = {id(p) for p in heads}
         weights = [p for p in self.parameters() if self._is_weight(p)]
         others = [p for p in self.parameters() if not self._is_weight(p) and id(p) not in shrunk]
@@ -196,10 +196,27 @@ class Trainer(ResumableTraining):
             {"params": others, "lr": config.learning_rate},
             {"params": weights, "lr": config.weights_learning_rate},
         ]
-        if heads and config.weight_scale is not None:
-            decay = 1 / (config.weight_scale**2 * len(self.data))
+        if heads:
+            decay = self._weight_decay(config.weight_scale)
             groups.append({"params": heads, "lr": config.learning_rate, "weight_decay": decay})
         return groups
+
+    def _weight_decay(self, scale: float | None) -> float:
+        return 0.0 if scale is None else 1 / (scale**2 * len(self.data))
+
+    def shrink(self, scale: float | None) -> None:
+        """Sets the scale of the prior on the weights of heads, see :attr:`TrainConfig.weight_scale`."""
+        self.config = replace(self.config, weight_scale=scale)
+        for group in self.optimizer.param_groups[2:]:
+            group["weight_decay"] = self._weight_decay(scale)
+
+    def fork(self) -> "Trainer":
+        """A copy that can be trained on independently; it shares the data and is not saved."""
+        saver, self.saver = self.saver, None
+        shared = {id(one): one for one in (self.data, self.held_out, self.final_data)}
+        twin = copy.deepcopy(self, shared)
+        self.saver = saver
+        return twin
 
     def _set_rates(self) -> None:
         """Sets the learning rates of this epoch."""
@@ -363,8 +380,10 @@ class Trainer(ResumableTraining):
             if self.epoch == self.config.final_epoch < self.config.epochs:
                 self.remove_unneeded()
                 self.history.judge_scores = self._judge_scores()
-            elif self.growth is not None and not self.in_final_phase and self.growth.due(self.num_steps):
-                self.observe_and_grow(births=epochs is not None or self._enough_time())
+            elif self.growth is not None and not self.in_final_phase:
+                births = epochs is not None or self._enough_time()
+                if self.growth.due(self.num_steps, births):
+                    self.observe_and_grow(births)
             self.history.seconds = before + time.perf_counter() - start
             yield
         if epochs is None and self.epoch and not self.settled:

@@ -1,0 +1,63 @@
+"""Initial options that each imitate one stretch of a demonstration."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from pyro_options.data.trajectories import Trajectories
+
+#: steps of a stretch at most, and as a share of the mean length of an episode
+LENGTH = 15
+SHARE = 0.25
+
+#: Adam steps of the fit
+STEPS = 100
+LEARNING_RATE = 0.05
+
+
+def stretches(data: Trajectories, count: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Random stretches of at most ``length`` consecutive steps, of long episodes more often.
+
+    :returns: states ``(count, length, D)``, actions and the mask of steps that exist
+    """
+    lengths = data.lengths.cpu()
+    rows = torch.multinomial(lengths.double(), count, replacement=True)
+    first = (torch.rand(count) * (lengths[rows] - length + 1).clamp(min=1)).long()
+    states, actions = [], []
+    for row, start in zip(rows.tolist(), first.tolist()):
+        episode = data[row : row + 1].unpack()
+        assert episode.actions is not None
+        stop = min(start + length, int(lengths[row]))
+        states.append(episode.states[0, start:stop])
+        actions.append(episode.actions[0, start:stop])
+    mask = pad_sequence([torch.ones(len(one), dtype=torch.bool, device=one.device) for one in states], True)
+    return pad_sequence(states, True), pad_sequence(actions, True), mask
+
+
+def start_from_stretches(policy: Any, data: Trajectories, steps: int = STEPS, rate: float = LEARNING_RATE) -> None:
+    """Fits each option to a stretch of its own.
+
+    Options that start alike share out the steps of every behaviour between them, each taking the states where it
+    happens to be a little better, and training rarely gets out of that. A stretch is mostly one behaviour, and an
+    option that explains all of it tends to explain that behaviour wherever it occurs.
+
+    :param policy: a policy of :mod:`pyro_options.options`
+    :param data: demonstrations
+    """
+    K = policy.num_options
+    if K < 2:
+        return
+    length = max(2, min(LENGTH, math.ceil(SHARE * data.num_steps / len(data))))
+    states, actions, mask = stretches(data, K, length)
+    states = states.to(next(policy.parameters()).dtype)
+    optimizer, own = torch.optim.Adam(policy.parameters(), lr=rate), torch.arange(K, device=states.device)
+    for _ in range(steps):
+        log_prob = policy(states).component_log_prob(actions)[own, :, own]  # (K, length), each under its own option
+        loss = -(log_prob * mask).sum() / mask.sum()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
