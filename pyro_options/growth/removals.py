@@ -25,11 +25,7 @@ class Removal(Protocol):
 
 def _without(log_weights: Tensor, gone: int) -> Tensor:
     """The same log weights with that of one component set to :data:`ABSENT`."""
-    return log_weights.index_fill(0, torch.tensor(gone, device=log_weights.device), ABSENT)
-
-
-def _kept(log_weights: Tensor, gone: list[int]) -> Tensor:
-    return log_weights[[k for k in range(len(log_weights)) if k not in gone]]
+    return log_weights.index_fill(-1, torch.tensor(gone, device=log_weights.device), ABSENT)
 
 
 @dataclass(frozen=True)
@@ -76,13 +72,13 @@ class Prune(_Judged):
 
     def __call__(self, scene, optimizer=None):
         weights, rows = scene.require_data(), scene.judged(self.max_rows)
-        if len(weights) < 2 or len(rows) < 2:
+        if weights.shape[-1] < 2 or len(rows) < 2:
             return []
         likelihood = scene.likelihood(rows)
         weights = likelihood.refit(weights)
         before = likelihood(weights)
         tried: list[Move] = []
-        for gone in scene.usage.replacement_cost().min(-1).values.argsort().tolist()[: len(weights) - 1]:
+        for gone in scene.usage.replacement_cost().min(-1).values.argsort().tolist()[: weights.shape[-1] - 1]:
             lighter = likelihood.refit(_without(weights, gone))
             tried.append(Move("prune", (gone,), self._verdict(scene, before, likelihood(lighter))))
             if tried[-1].verdict.accepted:
@@ -92,7 +88,7 @@ class Prune(_Judged):
         removed = [one.components[0] for one in tried if one.verdict.accepted]
         if removed:
             prune(scene.modules, removed, optimizer)
-            reweight(scene.modules, _kept(weights, removed))
+            reweight(scene.modules, scene.kept(weights, removed))
         return tried
 
 
@@ -114,7 +110,7 @@ class Merge(_Judged):
     def __call__(self, scene, optimizer=None):
         weights = scene.require_data()
         rows = scene.judged(self.max_rows)
-        if len(weights) < 2 or len(rows) < 2:
+        if weights.shape[-1] < 2 or len(rows) < 2:
             return []
         likelihood = scene.likelihood(rows)
         before = likelihood(likelihood.refit(weights))
@@ -128,7 +124,7 @@ class Merge(_Judged):
             tried.append(Move("merge", (gone,), verdict))
             if verdict.accepted:
                 prune(scene.modules, [gone], optimizer)
-                reweight(scene.modules, _kept(lighter, [gone]))
+                reweight(scene.modules, scene.kept(lighter, [gone]))
                 break
             undo.restore()
         return tried
@@ -139,7 +135,7 @@ class Merge(_Judged):
         for layer in growables(scene.modules):
             layer.blend(heir, gone, share)
         joined = weights.clone()
-        joined[heir] = torch.logaddexp(weights[heir], weights[gone])
+        joined[..., heir] = torch.logaddexp(weights[..., heir], weights[..., gone])
         fitted = scene.sample(scene.data, range(len(scene.data)), self.fit_rows)
         joined = _without(joined, gone)
         scene.fit([heir], fitted, joined, self.steps, self.learning_rate)
