@@ -1,15 +1,21 @@
 from .gem import GEM, Uniform, high_level_prior
+from .hdp import HDP
+from .infinite_hmm import InfiniteHMM
 from .mixture import DPMixture
 from .option_hmm import OptionHMM
 from .segments import CompILE
 from .state_option_hmm import StateOptionHMM
+from .sticky_option_hmm import StickyOptionHMM
 
 __all__ = [
     "GEM",
+    "HDP",
     "CompILE",
     "DPMixture",
+    "InfiniteHMM",
     "OptionHMM",
     "StateOptionHMM",
+    "StickyOptionHMM",
     "Uniform",
     "high_level_prior",
 ]

@@ -20,7 +20,7 @@ from pyro_options.infer.trainer import TrainConfig
 from .budget import Budget, state_inputs
 from .config import MethodConfig, method_config
 from .growth import BIRTHS, REMOVALS, RULES, Growth
-from .registry import GUIDES, MODELS, Pieces, guide_entry
+from .registry import GUIDES, MODELS, WEIGHTS, Pieces, guide_entry
 
 #: growth checks per training, for a rule without a default interval
 CHECKS = 6
@@ -145,6 +145,8 @@ def _made(part: Any, known: Any, pieces: Pieces) -> Any:
 
 
 def _weights(config: MethodConfig, num_options: int) -> PyroModule:
+    if isinstance(config.model, str) and config.model in WEIGHTS:
+        return WEIGHTS[config.model](num_options)
     weights = weights_guide(config.prior_name, num_options, config.point)
     alpha_prior = config.alpha_prior if isinstance(config.prior, str) else getattr(config.prior, "alpha_prior", None)
     if alpha_prior is not None:

@@ -1,8 +1,10 @@
+from .hidden_markov import HiddenMarkov
 from .mixture import Mixture
 from .root_finding import bisect
 from .sticks import LogitBeta, LogitKumaraswamy, gem_sticks, kl_kumaraswamy_beta, log_stick_breaking, logit_sticks
 
 __all__ = [
+    "HiddenMarkov",
     "LogitBeta",
     "LogitKumaraswamy",
     "Mixture",

@@ -87,8 +87,8 @@ class Prune(_Judged):
                 break
         removed = [one.components[0] for one in tried if one.verdict.accepted]
         if removed:
+            reweight(scene.modules, weights)  # before the others are gone: their mass must not become unassigned
             prune(scene.modules, removed, optimizer)
-            reweight(scene.modules, scene.kept(weights, removed))
         return tried
 
 

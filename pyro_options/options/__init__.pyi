@@ -6,6 +6,7 @@ from .policies import CategoricalPolicy, GaussianPolicy, Termination, option_hea
 from .state_path import StatePath
 from .state_weights import StateWeights
 from .tilted_path import TiltedPath
+from .transition_path import TransitionPath
 
 __all__ = [
     "AutoregressivePath",
@@ -24,6 +25,7 @@ __all__ = [
     "StraightThroughPath",
     "Termination",
     "TiltedPath",
+    "TransitionPath",
     "encode_path",
     "option_heads",
 ]
