@@ -1,8 +1,10 @@
 from .gem import GEM, Uniform, high_level_prior
 from .hdp import HDP
+from .hdp_topics import HDPTopics
 from .infinite_hmm import InfiniteHMM
 from .mixture import DPMixture
 from .option_hmm import OptionHMM
+from .regressions import DPRegressions, LinearExperts
 from .segments import CompILE
 from .state_option_hmm import StateOptionHMM
 from .sticky_option_hmm import StickyOptionHMM
@@ -12,7 +14,10 @@ __all__ = [
     "HDP",
     "CompILE",
     "DPMixture",
+    "DPRegressions",
+    "HDPTopics",
     "InfiniteHMM",
+    "LinearExperts",
     "OptionHMM",
     "StateOptionHMM",
     "StickyOptionHMM",

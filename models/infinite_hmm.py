@@ -16,8 +16,8 @@ class InfiniteHMM(PyroModule):
     .. math:: p(\beta)\prod_j p(\pi_j\mid\beta)\prod_i \sum_h
         \beta_{h_0}\,p_{h_0}(x_0)\prod_{t\ge 1}\pi_{h_{t-1},h_t}\,p_{h_t}(x_t)
 
-    Sites: those of ``transitions``, and ``sequences`` in the plate ``data``. A sequence that is shorter than the others is
-    padded with NaN.
+    Sites: those of ``transitions``, and ``sequences`` in the plate ``data``. Shorter sequences are padded
+    with NaN.
 
     :param emissions: a growable module; ``emissions()`` is the distribution of an observation in each state, of batch
         shape ``(K,)``

@@ -19,8 +19,9 @@ class StickyOptionHMM(PyroModule):
     .. math:: p(\beta)\prod_j p(\pi_j\mid\beta)\prod_i p(\zeta^{(i)}\mid\beta,\pi, s^{(i)})
         \prod_t \pi_{h_t}(a_t^{(i)}\mid s_t^{(i)})
 
-    with :math:`p(\zeta\mid\beta,\pi, s)` of :class:`~pyro_options.options.TransitionPath`: the first option is drawn from
-    β, the one after option j from its row :math:`\pi_j`. With all rows equal to β this is :class:`OptionHMM`.
+    with :math:`p(\zeta\mid\beta,\pi, s)` of :class:`~pyro_options.options.TransitionPath`: the first option is
+    drawn from β, the one after option j from its row :math:`\pi_j`. With all rows equal to β it is an
+    :class:`OptionHMM`.
 
     Sites: those of ``transitions``, ``path`` of event shape ``(T, K + 1)`` and ``actions``, the last two in the plate
     ``episodes``, which scales a minibatch to its population.

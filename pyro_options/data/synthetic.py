@@ -27,9 +27,7 @@ class Synthetic:
     policy: CategoricalPolicy | GaussianPolicy
     termination: Termination
     log_weights: Tensor  # (K,)
-    log_rows: Tensor | None = (
-        None  # (K, K) log probabilities of the next option after each, if they are not the weights
-    )
+    log_rows: Tensor | None = None  # (K, K) of the next option after each, if not the weights
 
     @property
     def path(self) -> OptionPath:

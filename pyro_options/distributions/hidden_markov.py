@@ -27,7 +27,7 @@ class HiddenMarkov(TorchDistribution):
 
     The mass that a row leaves is that of states not yet created. Sums over paths cost :math:`O(TK^2)`.
 
-    :param log_weights: log π, ``(1 + K, K)``: the first row is for the first step, the others are those after each state
+    :param log_weights: log π, ``(1 + K, K)``: the first row is for the first step, the others follow each state
     :param components: :math:`p_k`, a distribution of batch shape ``(K,)`` or ``(N, T, K)``
     :param mask: unpadded steps ``(N, T)``
     """

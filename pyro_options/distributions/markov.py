@@ -1,12 +1,12 @@
 r"""Sums and maxima over the paths of a Markov chain with K states, in log space and time-major.
 
-A state is left with probability :math:`\psi`, which may differ from step to step; the next one is then drawn from the row
-of the state that was left:
+A state is left with probability :math:`\psi`, which may differ from step to step; the next one is then drawn from the
+row of the state that was left:
 
 .. math:: \alpha_t = p_t \odot [(1-\psi_t)\odot\alpha_{t-1} + \Pi^\top(\psi_t\odot\alpha_{t-1})]
 
-A step costs :math:`O(K^2)`, as one matrix product for all sequences. A hidden Markov model leaves its state at every step
-(``leave_logits`` of :data:`ALWAYS`).
+A step costs :math:`O(K^2)`, as one matrix product for all sequences. A hidden Markov model leaves its state at every
+step (``leave_logits`` of :data:`ALWAYS`).
 
 Shapes: ``log_first (..., K)``, ``log_rows (..., K, K)`` (from, to), ``leave_logits`` and ``emission`` ``(T, ..., K)``.
 Padded steps must have ``emission = 0`` and ``leave_logits = NEVER``, which turns a step into the identity.

@@ -58,7 +58,8 @@ def to_skills(model: Any, guide: Any, **given) -> Skills:
     most probable options and their usage.
 
     :param model: an :class:`~pyro_options.models.OptionHMM`, a :class:`~pyro_options.models.StateOptionHMM`, a
-        :class:`~pyro_options.models.StickyOptionHMM`, a :class:`~pyro_options.models.CompILE`, or a model registered with :func:`skills_at`
+        :class:`~pyro_options.models.StickyOptionHMM`, a :class:`~pyro_options.models.CompILE`, or a model registered
+        with :func:`skills_at`
     :param guide: has ``weights``, the posterior over η
     :param given: other arguments of :class:`Skills`
     """

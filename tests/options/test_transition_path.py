@@ -70,8 +70,8 @@ def test_the_gradient_is_that_of_the_sum_over_paths():
     weights, logits, emission = random_inputs(4, 3, (2, 2))
     mask = mask_of((4, 2, 1, 3), 4).reshape(2, 2, 4)
     inputs = [x.requires_grad_() for x in (weights, logits, emission)]
-    assert gradcheck(lambda w, l, e: TransitionPath(w, l, mask).log_marginal(e), inputs)
-    assert gradcheck(lambda w, l, e: TransitionPath(w, l, mask).posterior(e).options, inputs)
+    assert gradcheck(lambda w, psi, e: TransitionPath(w, psi, mask).log_marginal(e), inputs)
+    assert gradcheck(lambda w, psi, e: TransitionPath(w, psi, mask).posterior(e).options, inputs)
 
 
 def test_padding_does_not_matter():
