@@ -23,7 +23,7 @@ ABSENT = -70.0
 LEFT = 1e-4
 
 #: draws from its initial weights that each of several weight vectors counts as observed: some may see little data
-PSEUDO_DRAWS = 5.0
+PSEUDO_DRAWS = 30.0
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pyro_options.handlers.growth import GrowthMessenger
 
 @dataclass
 class GrowingHistory:
-    """ELBO and K after every step."""
+    """ELBO and K of every step, before the growth check that may follow it."""
 
     elbo: list[float] = field(default_factory=list)  # nats per row
     num_components: list[int] = field(default_factory=list)
@@ -69,12 +69,12 @@ def train_growing(
         if value != value:
             raise NumericalError(f"The ELBO became {value} at step {step}. Lower the learning rate.", step=step)
         optimizer.step()
-        if growth.due(step):
-            check_growth(step)
         history.elbo.append(value)
         history.num_components.append(growth.num_components)
+        if growth.due(step):
+            check_growth(step)
         if progress is not None:
             progress(step, value)
     while growth.removals and check_growth(num_steps, births=False):
-        history.num_components[-1] = growth.num_components
+        pass
     return history
