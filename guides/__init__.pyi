@@ -1,6 +1,7 @@
 from .amortized import Relaxed, ScoreFunction, StraightThrough
 from .exact import Exact
 from .gem import GammaConcentration, GrowableGEM, PointGEM, UniformWeights, weights_guide
+from .hdp import GrowableHDP
 from .mixture import MixtureWeights
 from .segments import RelaxedSegments
 
@@ -8,6 +9,7 @@ __all__ = [
     "Exact",
     "GammaConcentration",
     "GrowableGEM",
+    "GrowableHDP",
     "MixtureWeights",
     "PointGEM",
     "Relaxed",

@@ -20,13 +20,13 @@ def _solve_log_b(log_a: Tensor, mean: Tensor) -> Tensor:
     return bisect(lambda log_b: LogitKumaraswamy(log_a.exp(), log_b.exp()).mean_stick - mean, low, high)
 
 
-def _mean_sticks(weight: Tensor) -> Tensor:
-    """Sticks ``(K,)`` of these weights ``(K,)``: each weight over the mass that remains after those before it."""
-    left = 1 - torch.cumsum(weight, 0) + weight
+def mean_sticks(weight: Tensor) -> Tensor:
+    """Sticks ``(..., K)`` of weights ``(..., K)``: each weight over the mass that remains after those before it."""
+    left = 1 - torch.cumsum(weight, -1) + weight
     return (weight / left.clamp(min=torch.finfo(weight.dtype).tiny)).clamp(torch.finfo(weight.dtype).tiny, 1 - 1e-6)
 
 
-def _with_mean(log_a: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+def sticks_with_mean(log_a: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
     r"""log a and log b of Kumaraswamy sticks with the given mean m; a is kept unless b would become extreme.
 
     For m near one, a small a would require a tiny b, with values of 1 - v down to exp(-1/b) and hundreds of nats of KL
@@ -38,14 +38,14 @@ def _with_mean(log_a: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
     return log_a, _solve_log_b(log_a, mean)
 
 
-def _kept_sticks(weights: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+def kept_sticks(weights: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
     """Sticks that preserve the weights of the components ``keep``, and which of them are unchanged.
 
-    :param weights: of all components ``(K,)``
-    :returns: sticks in [0, 1], and whether all components up to each are in their old places, both ``(len(keep),)``
+    :param weights: of all components ``(..., K)``
+    :returns: sticks in [0, 1], ``(..., len(keep))``, and whether all components up to each are in their old places
     """
     unmoved = torch.cumprod((keep == torch.arange(len(keep), device=keep.device)).long(), 0).bool()
-    return _mean_sticks(weights.index_select(0, keep)), unmoved
+    return mean_sticks(weights.index_select(-1, keep)), unmoved
 
 
 class GammaConcentration(PyroModule):
@@ -97,7 +97,7 @@ class _StickWeights(Growable):
         """
         check(not self.remainder, "a nonparametric prior to assign weights to", "a truncated one")
         check(len(log_weights) == self.num_components, f"{self.num_components} weights", len(log_weights))
-        self._set_sticks(_mean_sticks(torch.exp(log_weights)))
+        self._set_sticks(mean_sticks(torch.exp(log_weights)))
 
     def inherit(self, child, parent, noise):
         """Does nothing: a new stick takes its weight from the unassigned mass, not from the parent."""
@@ -160,14 +160,14 @@ class GrowableGEM(_StickWeights, PyroModule):
 
     def rearranged(self, keep):
         check(not self.remainder, "a nonparametric prior to change K", "a truncated one", 'Use prior="gem".')
-        mean, unmoved = _kept_sticks(torch.exp(self.mean_log_weights()), keep)
+        mean, unmoved = kept_sticks(torch.exp(self.mean_log_weights()), keep)
         log_a, log_b = self.log_a.index_select(0, keep), self.log_b.index_select(0, keep)
-        moved_a, moved_b = _with_mean(log_a, mean)
+        moved_a, moved_b = sticks_with_mean(log_a, mean)
         # Solving for b would change sticks by rounding: those before the first removed component keep their bits.
         return {"log_a": torch.where(unmoved, log_a, moved_a), "log_b": torch.where(unmoved, log_b, moved_b)}
 
     def _set_sticks(self, mean):
-        for parameter, value in zip((self.log_a, self.log_b), _with_mean(self.log_a, mean)):
+        for parameter, value in zip((self.log_a, self.log_b), sticks_with_mean(self.log_a, mean)):
             parameter.copy_(value)
 
     def sticks(self) -> LogitKumaraswamy:
@@ -212,7 +212,7 @@ class PointGEM(_StickWeights, PyroModule):
 
     def rearranged(self, keep):
         check(not self.remainder, "a nonparametric prior to change K", "a truncated one", 'Use prior="gem".')
-        stick, unmoved = _kept_sticks(torch.exp(self.mean_log_weights()), keep)
+        stick, unmoved = kept_sticks(torch.exp(self.mean_log_weights()), keep)
         return {"logits": torch.where(unmoved, self.logits.index_select(0, keep), torch.logit(stick))}
 
     def _set_sticks(self, mean):

@@ -9,6 +9,7 @@ from torch import Tensor
 from pyro_options.errors import check, check_count
 from pyro_options.options.path import OptionPath
 from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Termination
+from pyro_options.options.transition_path import TransitionPath
 
 from .trajectories import Trajectories
 
@@ -26,17 +27,24 @@ class Synthetic:
     policy: CategoricalPolicy | GaussianPolicy
     termination: Termination
     log_weights: Tensor  # (K,)
+    log_rows: Tensor | None = None  # (K, K) of the next option after each, if not the weights
 
     @property
     def path(self) -> OptionPath:
         """The prior over option paths of these episodes under the true model, before the actions are observed."""
         data = self.trajectories
-        return OptionPath(self.log_weights, self.termination(data.states), data.mask)
+        return _path(self.log_weights, self.log_rows, self.termination(data.states), data.mask)
 
     def best_options(self) -> Tensor:
         """The most probable options under the true model (Viterbi), ``(N, T)``: the reference for discovery."""
         data = self.trajectories
         return self.path.viterbi(self.policy(data.states).component_log_prob(data.actions))[0]
+
+
+def _path(log_weights: Tensor, log_rows: Tensor | None, termination_logits: Tensor, mask: Tensor) -> OptionPath:
+    if log_rows is None:
+        return OptionPath(log_weights, termination_logits, mask)
+    return TransitionPath(torch.cat([log_weights.unsqueeze(0), log_rows]), termination_logits, mask)
 
 
 def _categorical(state_dim: int, num_options: int, num_actions: int, separation: float) -> CategoricalPolicy:
@@ -92,6 +100,7 @@ def synthetic_options(
     mean_duration: float = 10.0,
     separation: float = 5.0,
     seed: int = 0,
+    transitions: Tensor | None = None,
 ) -> Synthetic:
     """Samples demonstrations from an option model with linear policies and terminations.
 
@@ -105,6 +114,7 @@ def synthetic_options(
     :param separation: how distinct options are: scale of the logits, or of continuous actions the inverse of the
         standard deviation
     :param seed: of options and episodes
+    :param transitions: probabilities of the next option after each, ``(K, K)``; equal ones by default
     """
     check_count(num_options, "num_options")
     check_count(num_episodes, "num_episodes")
@@ -113,6 +123,8 @@ def synthetic_options(
     check(1 <= lengths[0] <= lengths[1], "lengths (shortest, longest) with 1 <= shortest <= longest", lengths)
     check(mean_duration > 2, "mean_duration > 2", mean_duration)
     check(separation > 0, "separation > 0", separation)
+    square = transitions is None or transitions.shape == (num_options, num_options)
+    check(square, f"transitions of shape {(num_options, num_options)}", None if square else tuple(transitions.shape))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         policy: CategoricalPolicy | GaussianPolicy
@@ -126,7 +138,9 @@ def synthetic_options(
         states = torch.randn(num_episodes, int(steps.max()), state_dim)
         mask = torch.arange(states.shape[1]) < steps.unsqueeze(-1)
         log_weights = torch.full((num_options,), -math.log(num_options))
-        path = OptionPath(log_weights, termination(states), mask).sample()  # (N, T, K + 1)
+        log_rows = None if transitions is None else torch.log(transitions.clamp(min=1e-30))
+        path = _path(log_weights, log_rows, termination(states), mask).sample()  # (N, T, K + 1)
         actions = policy(states, path, mask).sample()
     trajectories = Trajectories(states, actions, steps, num_actions, copy=False)
-    return Synthetic(trajectories, path[..., 1:].argmax(-1), path[..., 0] > 0.5, policy, termination, log_weights)
+    options, switches = path[..., 1:].argmax(-1), path[..., 0] > 0.5
+    return Synthetic(trajectories, options, switches, policy, termination, log_weights, log_rows)

@@ -22,7 +22,7 @@ from .budget import Budget, state_inputs
 from .capacity import AUTO
 from .config import MethodConfig, method_config
 from .growth import BIRTHS, REMOVALS, RULES, Growth
-from .registry import GUIDES, MODELS, Pieces, guide_entry
+from .registry import GUIDES, MODELS, WEIGHTS, Pieces, guide_entry
 from .start import start_from_stretches
 
 #: growth checks per training before the final phase, for a rule without a default interval
@@ -190,6 +190,8 @@ def _made(part: Any, known: Any, pieces: Pieces) -> Any:
 
 
 def _weights(config: MethodConfig, num_options: int) -> PyroModule:
+    if isinstance(config.model, str) and config.model in WEIGHTS:
+        return WEIGHTS[config.model](num_options)
     weights = weights_guide(config.prior_name, num_options, config.point)
     alpha_prior = config.alpha_prior if isinstance(config.prior, str) else getattr(config.prior, "alpha_prior", None)
     if alpha_prior is not None:

@@ -14,7 +14,7 @@ from pyro_options.persistence.checkpoint import plain
 from .action_families import checked_families
 from .capacity import AUTO
 from .growth import GROWTH_FIELDS, Growth
-from .registry import GUIDES, MODELS, guide_entry
+from .registry import GUIDES, MODELS, WEIGHTS, guide_entry
 
 PRIORS = ("gem", "truncated", "uniform")
 
@@ -39,6 +39,7 @@ class MethodConfig:
     alpha: float = 1.0  # initial concentration; it is learned
     alpha_prior: tuple[float, float] | None = None  # shape and rate of a Gamma prior; α then has a posterior
     discount: float = 0.0  # of a Pitman-Yor prior; 0, as in the paper, is a Dirichlet process
+    stickiness: float = 0.0  # sticky options: initial weight of an option in its own row, which is learned; 0 for none
     termination_cost: float = 0.0  # nats per termination; higher values make options longer
     num_segments: int = 7  # CompILE: maximum per episode; the paper has 7 for Atari
     segment_length: float | None = None  # CompILE: Poisson mean; None is mean episode length / num_segments
@@ -74,11 +75,16 @@ class MethodConfig:
         check_count(self.lstm_size, "lstm_size")
         check(0 <= self.termination_cost < math.inf, "a finite termination_cost >= 0", self.termination_cost)
         check(0 < self.alpha < math.inf, "a finite alpha > 0", self.alpha)
+        check(0 <= self.stickiness < math.inf, "a finite stickiness >= 0", self.stickiness)
         check(self.embedding is None or self.embedding >= 0, "embedding >= 0", self.embedding)
         if self.alpha_prior is not None or self.discount:
             nonparametric = self.prior in (None, "gem") and self.num_options is None and not self.point
             check(nonparametric, "a nonparametric posterior", self.prior or "a fixed K", "Leave K open.")
         self._check_pair()
+        if isinstance(self.model, str) and self.model in WEIGHTS:
+            given = self.prior, self.alpha_prior, self.discount, self.point
+            plain = given[0] in (None, "gem") and given[1:] == (None, 0.0, False)
+            check(plain, f"the prior of the model {self.model!r} as it is", given, "Leave prior settings out.")
         if self.prior_name == "uniform":
             fixed = self.num_options is not None
             check(fixed, "num_options with uniform weights", None, "Uniform weights cannot grow.")
@@ -113,6 +119,8 @@ class MethodConfig:
             return self.prior
         if isinstance(self.prior, Uniform):
             return "uniform"
+        if isinstance(self.model, str) and self.model in WEIGHTS:
+            return "gem"
         if self.prior is not None:
             return "truncated" if getattr(self.prior, "remainder", False) else "gem"
         return "gem" if self.num_options is None else "truncated"
@@ -144,6 +152,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "options-score-function": {"guide": "score-function"},
     "options-straight-through": {"guide": "straight-through"},
     "options-point": {"guide": "relaxed", "point": True},
+    "options-sticky": {"model": "sticky-options", "guide": "exact"},
     "ddo": {"guide": "exact", "prior": "uniform"},
     "compile": {"model": "segments", "guide": "segments", "prior": "uniform"},
     "compile-np": {"model": "segments", "guide": "segments"},

@@ -14,9 +14,12 @@ from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
 from pyro_options.guides.amortized import Relaxed, ScoreFunction, StraightThrough
 from pyro_options.guides.exact import Exact
+from pyro_options.guides.hdp import GrowableHDP
 from pyro_options.guides.segments import RelaxedSegments
+from pyro_options.models.hdp import HDP
 from pyro_options.models.option_hmm import OptionHMM
 from pyro_options.models.segments import CompILE
+from pyro_options.models.sticky_option_hmm import StickyOptionHMM
 from pyro_options.nn.networks import mlp
 from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.state_embedding import StateEmbedding
@@ -106,6 +109,13 @@ def _options(pieces: Pieces) -> OptionHMM:
     return OptionHMM(policy, termination, pieces.prior, config.alpha, config.termination_cost)
 
 
+def _sticky_options(pieces: Pieces) -> StickyOptionHMM:
+    config, policy = pieces.config, pieces.policy()
+    check(config.termination_cost == 0, "no termination_cost with sticky options", config.termination_cost)
+    termination = Termination(pieces.data.state_dim, pieces.num_options, config.hidden, pieces.network())
+    return StickyOptionHMM(policy, termination, HDP(config.alpha, stickiness=config.stickiness))
+
+
 def _segments(pieces: Pieces) -> CompILE:
     config = pieces.config
     check(config.termination_cost == 0, "no termination_cost with CompILE", config.termination_cost)
@@ -154,11 +164,20 @@ class GuideEntry:
 
 
 #: every model by name
-MODELS: Mapping[str, Callable[[Pieces], Any]] = {"options": _options, "segments": _segments}
+MODELS: Mapping[str, Callable[[Pieces], Any]] = {
+    "options": _options,
+    "sticky-options": _sticky_options,
+    "segments": _segments,
+}
+
+#: posteriors over weights of models with several weight vectors, by the name of the model; the others have one vector
+WEIGHTS: Mapping[str, Callable[[int], PyroModule]] = {"sticky-options": GrowableHDP}
 
 #: every guide by name
 GUIDES: Mapping[str, GuideEntry] = {
-    "exact": GuideEntry(Exact, lambda pieces: Exact(pieces.weights), rule="trial", entropy_weight=0.0),
+    "exact": GuideEntry(
+        Exact, lambda pieces: Exact(pieces.weights), ("options", "sticky-options"), rule="trial", entropy_weight=0.0
+    ),
     "relaxed": GuideEntry(Relaxed, partial(_amortized, Relaxed)),
     "score-function": GuideEntry(ScoreFunction, partial(_amortized, ScoreFunction)),
     "straight-through": GuideEntry(StraightThrough, partial(_amortized, StraightThrough)),

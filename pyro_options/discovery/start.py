@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pyro_options.data.trajectories import Trajectories
+from pyro_options.growth.growable import growables
 
 #: steps of a stretch at most, and as a share of the mean length of an episode
 LENGTH = 15
@@ -53,11 +54,13 @@ def start_from_stretches(policy: Any, data: Trajectories, steps: int = STEPS, ra
     length = max(2, min(LENGTH, math.ceil(SHARE * data.num_steps / len(data))))
     states, actions, mask = stretches(data, K, length)
     states = states.to(next(policy.parameters()).dtype)
-    optimizer, own = torch.optim.Adam(policy.parameters(), lr=rate), torch.arange(K, device=states.device)
+    # the parameters of the options alone: so few steps would spoil a network that they share
+    moving = [getattr(layer, name) for layer in growables([policy]) for name in layer.component_axes]
+    optimizer, own = torch.optim.Adam(moving, lr=rate), torch.arange(K, device=states.device)
     for _ in range(steps):
         log_prob = policy(states).component_log_prob(actions)[own, :, own]  # (K, length), each under its own option
         loss = -(log_prob * mask).sum() / mask.sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
+    policy.zero_grad(set_to_none=True)

@@ -1,11 +1,15 @@
+from .hidden_markov import HiddenMarkov
 from .mixture import Mixture
 from .root_finding import bisect
 from .sticks import LogitBeta, LogitKumaraswamy, gem_sticks, kl_kumaraswamy_beta, log_stick_breaking, logit_sticks
+from .topics import TopicWords
 
 __all__ = [
+    "HiddenMarkov",
     "LogitBeta",
     "LogitKumaraswamy",
     "Mixture",
+    "TopicWords",
     "bisect",
     "gem_sticks",
     "kl_kumaraswamy_beta",

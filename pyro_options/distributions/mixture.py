@@ -14,21 +14,24 @@ class Mixture(TorchDistribution):
 
     .. math:: \log p(x) = \log \sum_k \eta_k\,p_k(x)
 
-    :param log_weights: log η, shape ``(K,)``, with η summing to at most one
-    :param components: :math:`p_k`, a distribution of batch shape ``(K,)``
+    Weights and components may depend on the row, as in a mixture of regressions: ``components`` of batch shape
+    ``(N, K)`` are N distributions over rows, each a mixture of K.
+
+    :param log_weights: log η, shape ``(K,)`` or ``(..., K)``, with η summing to at most one
+    :param components: :math:`p_k`, a distribution of batch shape ``(K,)`` or ``(..., K)``
     """
 
     arg_constraints: ClassVar[dict] = {}
 
     def __init__(self, log_weights, components, batch_shape=torch.Size(), validate_args=None):
-        K = log_weights.shape[-1]
-        if log_weights.dim() != 1 or components.batch_shape != (K,):
+        if not components.batch_shape or log_weights.shape[-1:] != components.batch_shape[-1:]:
             raise InputError(
-                f"Expected log_weights (K,) and components of batch shape (K,) but got {tuple(log_weights.shape)} and "
-                f"{tuple(components.batch_shape)}."
+                f"Expected log_weights (..., K) and components of batch shape (..., K) but got "
+                f"{tuple(log_weights.shape)} and {tuple(components.batch_shape)}."
             )
+        own = torch.broadcast_shapes(log_weights.shape[:-1], components.batch_shape[:-1])
         self.log_weights, self.components = log_weights, components
-        super().__init__(torch.Size(batch_shape), components.event_shape, validate_args=False)
+        super().__init__(torch.broadcast_shapes(own, batch_shape), components.event_shape, validate_args=False)
 
     @property
     def num_components(self) -> int:
@@ -54,7 +57,12 @@ class Mixture(TorchDistribution):
         return torch.logsumexp(self.log_weights + self.component_log_prob(value), -1)
 
     def weighed(self, value: Tensor):
-        """The log-probability of ``value`` as a function of the log weights; everything else is computed once, here."""
+        """The log-probability of ``value`` as a function of the log weights; everything else is computed once, here.
+
+        ``None`` if the weights depend on the row: what they are under other weights is for the model to say.
+        """
+        if self.log_weights.dim() > 1:
+            return None
         log_prob = self.component_log_prob(value)
         return lambda log_weights: torch.logsumexp(log_weights + log_prob, -1)
 
@@ -62,7 +70,11 @@ class Mixture(TorchDistribution):
         """Rows from the K components, with the weights renormalized to sum to one."""
         with torch.no_grad():
             shape = self._extended_shape(sample_shape)[: len(sample_shape) + len(self.batch_shape)]
-            chosen = torch.distributions.Categorical(logits=self.log_weights, validate_args=False).sample(shape)
-            rows = self.components.sample(shape)  # (..., K, event)
+            choice = torch.distributions.Categorical(logits=self.log_weights, validate_args=False)
+            chosen = choice.expand(shape).sample()
+            if len(self.components.batch_shape) == 1:
+                rows = self.components.sample(shape)  # (..., K, event)
+            else:
+                rows = self.components.expand(self.batch_shape + (self.num_components,)).sample(sample_shape)
             index = chosen.reshape(shape + (1,) * (1 + len(self.event_shape)))
             return rows.gather(len(shape), index.expand(shape + (1,) + self.event_shape)).squeeze(len(shape))

@@ -51,10 +51,7 @@ class SplitBirth:
             for layer in growables(newborns.modules):
                 layer.inherit(child, parent, self.noise)
         if self.halve:
-            old = torch.log_softmax(newborns.require_data(), -1)
-            family = 1 + torch.bincount(torch.tensor(parents), minlength=len(old)).to(old)
-            shared = old - torch.log(family)
-            reweight(newborns.modules, torch.cat([shared, shared[parents]]))
+            reweight(newborns.modules, newborns.split_weights(parents))
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class DataBirth:
 
     def __call__(self, newborns):
         explained = newborns.likelihood(newborns.data)(newborns.trial_weights(0.0))
-        share = 1 / (1 + len(newborns.log_weights)) if self.share is None else self.share
+        share = 1 / (1 + newborns.log_weights.shape[-1]) if self.share is None else self.share
         worst = explained.topk(max(2, round(share * len(explained))), largest=False).indices
         worst = worst[torch.randperm(len(worst), device=worst.device)]
         half = worst[: min(self.max_rows, (len(worst) + 1) // 2)]

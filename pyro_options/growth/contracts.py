@@ -6,7 +6,7 @@ Every rule, birth and removal works on any model that implements them:
 - :class:`GrowableLayer`: every layer with one part per component, in the model and in the guide. Required;
   :class:`~pyro_options.growth.Growable` implements most of it.
 - :class:`WeightsPosterior`: the part of the guide that holds the posterior over component weights. Moves that evaluate
-  the likelihood of data need its mean.
+  the likelihood of data need its mean. :class:`TransitionWeights` if there is a weight vector after each component.
 - :class:`GrowableGuide`: the guide, for trainers that combine model and guide themselves.
 - :class:`Marginalizable` and :class:`CollapsibleModel`: latent sites that can be summed out.
 - :class:`Masked`, :class:`Weighable`, :class:`ComponentSampler`: optional; for padded data, for fast evaluation under
@@ -47,7 +47,9 @@ class Weighable(Protocol):
     """An observed distribution that can be evaluated again under other weights without running the model."""
 
     def weighed(self, value: Any) -> Callable[[Tensor], Tensor] | None:
-        """A function from log weights ``(K,)`` to log-likelihoods ``(rows,)``; everything else is computed once, here.
+        """A function from log weights to log-likelihoods ``(rows,)``; everything else is computed once, here.
+
+        The log weights have the shape of :meth:`WeightsPosterior.mean_log_weights`.
 
         Expectation maximization over the weights calls it many times with the components held fixed. ``None`` if the
         likelihood depends on the weights in another way as well: the model is then run again for every call.
@@ -95,7 +97,17 @@ class WeightsPosterior(Protocol):
     num_components: int  # K
 
     def mean_log_weights(self) -> Tensor:
-        """log E[η], ``(K,)``; E[η] may sum to less than one."""
+        """log E[η], ``(K,)``; E[η] may sum to less than one.
+
+        ``(R, K)`` if there are R weight vectors over the same components, as in a hierarchical Dirichlet process.
+        """
+
+
+@runtime_checkable
+class TransitionWeights(Protocol):
+    """A :class:`WeightsPosterior` of several weight vectors, some of which belong to components."""
+
+    row_per_component: bool  # the last K of the R weight vectors are those after each component: births add rows
 
 
 @runtime_checkable
@@ -108,14 +120,18 @@ class GrowableGuide(Protocol):
 
 @runtime_checkable
 class GrowableLayer(Protocol):
-    """A module with K interchangeable components along one axis of some of its tensors."""
+    """A module with K interchangeable components along one or several axes of some of its tensors."""
 
-    component_axes: Mapping[str, int]  # parameter or buffer name -> axis that indexes components
+    component_axes: Mapping[str, int | tuple[int, ...]]  # parameter or buffer name -> axis or axes of components
     shared: tuple[str, ...]  # names of tensors without that axis which a move may change
     num_components: int  # K
 
     def fresh(self, name: str, count: int) -> Tensor:
-        """Initial values of ``count`` new components of tensor ``name``."""
+        """Initial values of ``count`` new components of tensor ``name``.
+
+        ``count`` along the axis of components. If there are several such axes, ``K + count`` along each: the entries
+        between existing components are ignored.
+        """
 
     def rearranged(self, keep: Tensor) -> dict[str, Tensor]:
         """The tensors of the components ``keep``, in that order."""
@@ -127,7 +143,7 @@ class GrowableLayer(Protocol):
         """Sets the component ``heir`` to ``share * heir + (1 - share) * other``."""
 
     def reweight(self, log_weights: Tensor) -> None:
-        """Sets new relative weights ``(K,)``; a no-op in layers without weights."""
+        """Sets new relative weights, ``(K,)`` or ``(R, K)``; a no-op in layers without weights."""
 
 
 def fulfills(value: Any, contract: type, role: str) -> Any:

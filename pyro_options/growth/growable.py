@@ -1,13 +1,14 @@
 """Layers with K interchangeable components.
 
-A growable layer names, for each of its parameters, the axis that indexes components.
+A growable layer names, for each of its parameters, the axis that indexes components, or several of them: both axes of a
+K x K matrix of transitions.
 :func:`~pyro_options.growth.resize` is the only code that changes shapes: it keeps some components in a given order and
 appends fresh ones, inside the *same* ``nn.Parameter`` objects, so optimizers, Pyro's param store and a user's own
 references never point at a stale tensor.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +18,33 @@ from pyro_options.errors import check
 from .contracts import GrowableLayer, fulfills
 
 
-class Growable:
-    """Mixin for an ``nn.Module`` with components along one axis of some parameters: a :class:`GrowableLayer`."""
+def axes_of(layer: "Growable | GrowableLayer", name: str) -> tuple[int, ...]:
+    """The axes of a tensor that index components, counted from the first."""
+    axes = layer.component_axes[name]
+    dim = getattr(layer, name).dim()
+    return tuple(axis % dim for axis in ((axes,) if isinstance(axes, int) else axes))
 
-    #: parameter or buffer name -> axis that indexes components
-    component_axes: dict[str, int]
+
+def select(tensor: Tensor, axes: Sequence[int], index: Tensor) -> Tensor:
+    """The components ``index``, in that order, along every one of ``axes``."""
+    for axis in axes:
+        tensor = tensor.index_select(axis, index)
+    return tensor
+
+
+def involved(tensor: Tensor, axes: Sequence[int], index: Tensor) -> Tensor:
+    """Which entries of ``tensor`` belong to a component in ``index`` along at least one of ``axes``."""
+    mask = torch.zeros(tensor.shape, dtype=torch.bool, device=tensor.device)
+    for axis in axes:
+        mask.index_fill_(axis, index, True)
+    return mask
+
+
+class Growable:
+    """Mixin for an ``nn.Module`` with components along axes of some parameters: a :class:`GrowableLayer`."""
+
+    #: parameter or buffer name -> axis that indexes components, or axes
+    component_axes: dict[str, int | tuple[int, ...]]
 
     #: names of tensors without that axis which a move may change; restored when the move is undone
     shared: tuple[str, ...] = ()
@@ -29,33 +52,45 @@ class Growable:
     @property
     def num_components(self) -> int:
         """K."""
-        name, axis = next(iter(self.component_axes.items()))
-        return getattr(self, name).shape[axis]
+        name = next(iter(self.component_axes))
+        return getattr(self, name).shape[axes_of(self, name)[0]]
 
     def fresh(self, name: str, count: int) -> Tensor:
-        """Initial values of ``count`` new components of tensor ``name``; zeros unless overridden."""
-        tensor, axis = getattr(self, name), self.component_axes[name]
-        return tensor.new_zeros([count if d == axis else size for d, size in enumerate(tensor.shape)])
+        """Initial values of ``count`` new components of tensor ``name``; zeros unless overridden.
+
+        ``count`` along the axis of components. If there are several such axes, ``K + count`` along each: the entries
+        between existing components are ignored.
+        """
+        return getattr(self, name).new_zeros(fresh_shape(self, name, count))
 
     def rearranged(self, keep: Tensor) -> dict[str, Tensor]:
         """The tensors of the components ``keep``, in that order."""
-        return {name: getattr(self, name).index_select(axis, keep) for name, axis in self.component_axes.items()}
+        return {name: select(getattr(self, name), axes_of(self, name), keep) for name in self.component_axes}
 
     def inherit(self, child: int, parent: int, noise: float) -> None:
         """Sets the fresh component ``child`` to ``parent`` plus ``noise`` times its own initial value."""
-        for name, axis in self.component_axes.items():
-            tensor = getattr(self, name)
-            row = tensor.data.select(axis, child)
-            row.mul_(noise).add_(tensor.data.select(axis, parent))
+        for name in self.component_axes:
+            tensor, axes = getattr(self, name).data, axes_of(self, name)
+            source = torch.arange(self.num_components, device=tensor.device)
+            source[child] = parent
+            own = involved(tensor, axes, torch.tensor([child], device=tensor.device))
+            tensor.copy_(torch.where(own, noise * tensor + select(tensor, axes, source), tensor))
 
     def blend(self, heir: int, other: int, share: float) -> None:
-        """Sets the component ``heir`` to ``share * heir + (1 - share) * other``."""
-        for name, axis in self.component_axes.items():
-            tensor = getattr(self, name)
-            tensor.data.select(axis, heir).lerp_(tensor.data.select(axis, other), 1 - share)
+        """Sets the component ``heir`` to ``share * heir + (1 - share) * other``, along every axis of components."""
+        for name in self.component_axes:
+            tensor = getattr(self, name).data
+            for axis in axes_of(self, name):
+                tensor.select(axis, heir).lerp_(tensor.select(axis, other), 1 - share)
 
     def reweight(self, log_weights: Tensor) -> None:
         """Sets new relative weights ``(K,)``; a no-op unless the layer holds weights."""
+
+
+def fresh_shape(layer: "Growable | GrowableLayer", name: str, count: int) -> list[int]:
+    """The shape that ``layer.fresh(name, count)`` must have."""
+    tensor, axes = getattr(layer, name), axes_of(layer, name)
+    return [size if d not in axes else count + size * (len(axes) > 1) for d, size in enumerate(tensor.shape)]
 
 
 class GrowableHeads(Growable, nn.Module):

@@ -26,11 +26,7 @@ class Removal(Protocol):
 
 def _without(log_weights: Tensor, gone: int) -> Tensor:
     """The same log weights with that of one component set to :data:`ABSENT`."""
-    return log_weights.index_fill(0, torch.tensor(gone, device=log_weights.device), ABSENT)
-
-
-def _kept(log_weights: Tensor, gone: list[int]) -> Tensor:
-    return log_weights[[k for k in range(len(log_weights)) if k not in gone]]
+    return log_weights.index_fill(-1, torch.tensor(gone, device=log_weights.device), ABSENT)
 
 
 @dataclass(frozen=True)
@@ -130,14 +126,14 @@ class Prune(_Judged):
 
     def __call__(self, scene, optimizer=None):
         weights, judges = scene.require_data(), self.judges(scene)
-        if len(weights) < 2 or not judges.enough:
+        if weights.shape[-1] < 2 or not judges.enough:
             return []
         likelihoods = judges.likelihoods()
         weights = likelihoods.refit(weights)
         judges.start(likelihoods, weights)
         tried: list[Move] = []
         removed = 1
-        for gone in scene.usage.replacement_cost().min(-1).values.argsort().tolist()[: len(weights) - 1]:
+        for gone in scene.usage.replacement_cost().min(-1).values.argsort().tolist()[: weights.shape[-1] - 1]:
             lighter = likelihoods.refit(_without(weights, gone))
             tried.append(Move("prune", (gone,), judges.verdict(likelihoods, lighter, removed)))
             if tried[-1].verdict.accepted:
@@ -146,8 +142,8 @@ class Prune(_Judged):
                 break
         all_gone = [one.components[0] for one in tried if one.verdict.accepted]
         if all_gone:
+            reweight(scene.modules, weights)  # before the others are gone: their mass must not become unassigned
             prune(scene.modules, all_gone, optimizer)
-            reweight(scene.modules, _kept(weights, all_gone))
         return tried
 
 
@@ -168,7 +164,7 @@ class Merge(_Judged):
 
     def __call__(self, scene, optimizer=None):
         weights, judges = scene.require_data(), self.judges(scene)
-        if len(weights) < 2 or not judges.enough:
+        if weights.shape[-1] < 2 or not judges.enough:
             return []
         likelihoods = judges.likelihoods()
         judges.start(likelihoods, likelihoods.refit(weights))
@@ -182,7 +178,7 @@ class Merge(_Judged):
             tried.append(Move("merge", (gone,), verdict))
             if verdict.accepted:
                 prune(scene.modules, [gone], optimizer)
-                reweight(scene.modules, _kept(lighter, [gone]))
+                reweight(scene.modules, scene.kept(lighter, [gone]))
                 break
             undo.restore()
         return tried
@@ -193,7 +189,7 @@ class Merge(_Judged):
         for layer in growables(scene.modules):
             layer.blend(heir, gone, share)
         joined = weights.clone()
-        joined[heir] = torch.logaddexp(weights[heir], weights[gone])
+        joined[..., heir] = torch.logaddexp(weights[..., heir], weights[..., gone])
         fitted = scene.sample(scene.data, range(len(scene.data)), self.fit_rows)
         joined = _without(joined, gone)
         scene.fit([heir], fitted, joined, self.steps, self.learning_rate)

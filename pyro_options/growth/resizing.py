@@ -9,7 +9,8 @@ from torch.optim import Optimizer
 
 from pyro_options.errors import check
 
-from .growable import Growable, growables
+from .contracts import GrowableLayer
+from .growable import axes_of, fresh_shape, growables, select
 
 
 def optimizers_of(optimizer: Optimizer | PyroOptim | None, parameter: nn.Parameter) -> list[Optimizer]:
@@ -24,7 +25,19 @@ def optimizers_of(optimizer: Optimizer | PyroOptim | None, parameter: nn.Paramet
     return [optimizer]
 
 
-def _resize_state(state: dict, old: Tensor, axis: int, keep: Tensor, fresh_shape: torch.Size) -> None:
+def _joined(kept: Tensor, fresh: Tensor, axes: Sequence[int]) -> Tensor:
+    """Kept and new components in one tensor, see :meth:`GrowableLayer.fresh`."""
+    if len(axes) == 1:
+        return torch.cat([kept, fresh], axes[0])
+    whole = fresh.clone()
+    block = whole
+    for axis in axes:
+        block = block.narrow(axis, 0, kept.shape[axis])
+    block.copy_(kept)
+    return whole
+
+
+def _resize_state(state: dict, old: Tensor, axes: Sequence[int], keep: Tensor, fresh_shape: Sequence[int]) -> None:
     """Resizes an optimizer's state with its parameter: every kept entry keeps its moments.
 
     First moments of new entries start at zero. Second moments start at the mean of the old ones: all entries share
@@ -35,9 +48,9 @@ def _resize_state(state: dict, old: Tensor, axis: int, keep: Tensor, fresh_shape
         if not isinstance(value, Tensor) or value.shape != old.shape:
             continue
         fill = value.new_zeros(fresh_shape)
-        if name in ("exp_avg_sq", "max_exp_avg_sq", "sum", "square_avg") and value.shape[axis]:
-            fill = value.mean(axis, keepdim=True).expand(fresh_shape)
-        state[name] = torch.cat([value.index_select(axis, keep), fill], axis)
+        if name in ("exp_avg_sq", "max_exp_avg_sq", "sum", "square_avg") and value.shape[axes[0]]:
+            fill = value.mean(tuple(axes), keepdim=True).expand(fresh_shape)
+        state[name] = _joined(select(value, axes, keep), fill, axes)
 
 
 def set_data(tensor: Tensor, value: Tensor) -> None:
@@ -54,13 +67,19 @@ def set_data(tensor: Tensor, value: Tensor) -> None:
 
 
 @torch.no_grad()
-def _resize_layer(layer: Growable, index: Tensor, kept, num_new: int, optimizer) -> None:
-    for name, axis in layer.component_axes.items():
-        tensor = getattr(layer, name)
-        fresh = layer.fresh(name, num_new).to(tensor)
+def _resize_layer(layer: GrowableLayer, index: Tensor, kept: dict[str, Tensor], num_new: int, optimizer) -> None:
+    before = {name: getattr(layer, name).data for name in layer.component_axes}
+    for name, value in kept.items():
+        set_data(getattr(layer, name), value)
+    fresh = {name: layer.fresh(name, num_new) for name in before}  # of all tensors, as long as they have the same K
+    for name, old in before.items():
+        tensor, axes, shape = getattr(layer, name), axes_of(layer, name), fresh_shape(layer, name, num_new)
+        fix = "See pyro_options.growth.GrowableLayer."
+        given = list(fresh[name].shape)
+        check(given == shape, f"{type(layer).__name__}.fresh({name!r}, {num_new}) of shape {shape}", given, fix)
         for holder in optimizers_of(optimizer, tensor):
-            _resize_state(holder.state.get(tensor, {}), tensor, axis, index, fresh.shape)
-        set_data(tensor, torch.cat([kept[name], fresh], axis))
+            _resize_state(holder.state.get(tensor, {}), old, axes, index, shape)
+        set_data(tensor, _joined(kept[name], fresh[name].to(tensor), axes))
 
 
 def num_components(modules: Iterable[nn.Module]) -> int:
@@ -140,9 +159,10 @@ def permute(modules: Iterable[nn.Module], order: Sequence[int], optimizer=None) 
 def reweight(modules: Iterable[nn.Module], log_weights: Tensor) -> None:
     """Sets the relative weights of the components; the unassigned mass does not change.
 
-    :param log_weights: ``(K,)``, normalized here
+    :param log_weights: ``(K,)``, or ``(R, K)`` for several weight vectors, normalized here
     """
     modules = list(modules)
-    check(len(log_weights) == num_components(modules), f"{num_components(modules)} weights", len(log_weights))
+    K = num_components(modules)
+    check(log_weights.shape[-1] == K, f"{K} weights", log_weights.shape[-1])
     for layer in growables(modules):
         layer.reweight(torch.log_softmax(log_weights, -1))

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from pyro_options.errors import check
 
-from .contracts import ComponentLikelihood, Weighable, fulfills
-from .growable import growables
+from .contracts import ComponentLikelihood, TransitionWeights, Weighable, fulfills
+from .growable import axes_of, growables, involved
 from .resizing import num_components
 from .usage import Usage
 
@@ -22,6 +22,9 @@ ABSENT = -70.0
 #: mass that trial weights leave unassigned, so that a model can convert them to sticks: the last stick stays below one
 LEFT = 1e-4
 
+#: draws from its initial weights that each of several weight vectors counts as observed: some may see little data
+PSEUDO_DRAWS = 30.0
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -30,7 +33,8 @@ class Scene:
     :param modules: modules with growable layers, usually ``[model, guide]``
     :param usage: usage of the components at this check
     :param site: the observed site
-    :param log_weights: mean log weights of the components ``(K,)``
+    :param log_weights: mean log weights of the components, ``(K,)``, or ``(R, K)`` for R weight vectors over the same
+        components; the last K belong to the components if a layer has ``row_per_component``
     :param model: ``model(rows, log_weights)`` runs the model under given weights with its latent sites summed out; a
         lower bound per row, even a stochastic one, works as well
     :param data: all the rows; has a length and can be indexed by a tensor of indices
@@ -53,9 +57,29 @@ class Scene:
         """The same scene without the components ``gone``, which were removed from the modules."""
         if not gone:
             return self
-        keep = [k for k in range(self.usage.num_components) if k not in gone]
-        weights = None if self.log_weights is None else self.log_weights[keep]
+        weights = None if self.log_weights is None else self.kept(self.log_weights, gone)
         return replace(self, usage=self.usage.without(list(gone)), log_weights=weights)
+
+    @property
+    def row_per_component(self) -> bool:
+        """Whether the last K of several weight vectors belong to the components."""
+        layers = growables(self.modules)
+        return any(isinstance(layer, TransitionWeights) and layer.row_per_component for layer in layers)
+
+    def kept(self, log_weights: Tensor, gone: Sequence[int]) -> Tensor:
+        """The log weights without the components ``gone``, their weight vectors included."""
+        K = log_weights.shape[-1]
+        keep = [k for k in range(K) if k not in gone]
+        if self.row_per_component:
+            first = len(log_weights) - K
+            log_weights = log_weights[[*range(first), *(first + k for k in keep)]]
+        return log_weights[..., keep]
+
+    def even_weights(self) -> Tensor:
+        """Equal log weights for the components that the modules have now."""
+        given, K = self.require_data(), num_components(self.modules)
+        more = K - given.shape[-1] if self.row_per_component else 0
+        return given.new_full((*(size + more for size in given.shape[:-1]), K), -math.log(K))
 
     def require_data(self) -> Tensor:
         """The mean log weights; an error unless model, data and weights were given."""
@@ -67,7 +91,7 @@ class Scene:
     def observed(self, rows: Any, log_weights: Tensor) -> tuple[Any, Any]:
         """Distribution and value of the observed site for these rows.
 
-        :param log_weights: ``(K,)``, of weights that sum to one; scaled here to leave ``LEFT`` unassigned
+        :param log_weights: of weights that sum to one; scaled here to leave ``LEFT`` unassigned
         """
         assert self.model is not None
         weights = log_weights + math.log1p(-LEFT)
@@ -96,16 +120,17 @@ class Scene:
         weights = self.require_data()
         parameters = self._parameters()
         K = num_components(self.modules)
-        fn, value = self.observed(self.data[torch.zeros(1, dtype=torch.long, device=weights.device)], _even(self))
+        one = self.data[torch.zeros(1, dtype=torch.long, device=weights.device)]
+        fn, value = self.observed(one, self.even_weights())
         grads = torch.autograd.grad(fn.log_prob(value).sum(), [p for p, _ in parameters], allow_unused=True)
         return sum(p.numel() // K for (p, _), grad in zip(parameters, grads) if grad is not None)
 
-    def _parameters(self) -> list[tuple[nn.Parameter, int]]:
-        """Trained parameters with one part per component, and the axis of the components."""
+    def _parameters(self) -> list[tuple[nn.Parameter, tuple[int, ...]]]:
+        """Trained parameters with parts for the components, and the axes of the components."""
         return [
-            (getattr(layer, name), axis)
+            (getattr(layer, name), axes_of(layer, name))
             for layer in growables(self.modules)
-            for name, axis in layer.component_axes.items()
+            for name in layer.component_axes
             if getattr(layer, name).requires_grad
         ]
 
@@ -115,25 +140,42 @@ class Scene:
 
     def fit(self, index: Sequence[int], rows: Any, log_weights: Tensor, steps: int, learning_rate: float) -> None:
         """Maximizes the likelihood of ``rows`` over the parameters of the components ``index`` alone, with Adam."""
-        parameters = self._parameters()
-        chosen = torch.tensor(list(index), device=log_weights.device)
-        moving = [nn.Parameter(p.detach().index_select(axis, chosen)) for p, axis in parameters]
+        parameters = [_Entries(p, axes, index) for p, axes in self._parameters()]
+        moving = [nn.Parameter(entries.of(entries.parameter.detach())) for entries in parameters]
         optimizer = torch.optim.Adam(moving, lr=learning_rate)
         for _ in range(steps):
             fn, value = self.observed(rows, log_weights)
             loss = -fn.log_prob(value).sum() / len(rows)
-            grads = torch.autograd.grad(loss, [p for p, _ in parameters], allow_unused=True)
+            grads = torch.autograd.grad(loss, [one.parameter for one in parameters], allow_unused=True)
             with torch.no_grad():
-                for own, grad, (_, axis) in zip(moving, grads, parameters):
-                    own.grad = None if grad is None else grad.index_select(axis, chosen)
+                for own, grad, entries in zip(moving, grads, parameters):
+                    own.grad = None if grad is None else entries.of(grad)
                 optimizer.step()
-                for own, (p, axis) in zip(moving, parameters):
-                    p.index_copy_(axis, chosen, own)
+                for own, entries in zip(moving, parameters):
+                    entries.set(own)
 
 
-def _even(scene: Scene) -> Tensor:
-    K = num_components(scene.modules)
-    return scene.require_data().new_full((K,), -math.log(K))
+class _Entries:
+    """The entries of a parameter that belong to some components along at least one of its axes of components.
+
+    A single axis is indexed, which is faster than a mask of all entries.
+    """
+
+    def __init__(self, parameter: Tensor, axes: Sequence[int], index: Sequence[int]):
+        self.parameter, self.axis = parameter, axes[0]
+        self.index = torch.tensor(list(index), device=parameter.device)
+        self.mask = involved(parameter, axes, self.index) if len(axes) > 1 else None
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """These entries of a tensor of the same shape."""
+        return tensor.index_select(self.axis, self.index) if self.mask is None else tensor[self.mask]
+
+    def set(self, values: Tensor) -> None:
+        """Sets these entries of the parameter."""
+        if self.mask is None:
+            self.parameter.index_copy_(self.axis, self.index, values)
+        else:
+            self.parameter.masked_scatter_(self.mask, values)
 
 
 class RowLikelihood:
@@ -151,7 +193,7 @@ class RowLikelihood:
 
     def _part(self, scene: Scene, rows: Any) -> Callable[[Tensor], Tensor]:
         with torch.no_grad():
-            fn, value = scene.observed(rows, _even(scene))
+            fn, value = scene.observed(rows, scene.even_weights())
             log_prob = fn.weighed(value) if isinstance(fn, Weighable) else None
         if log_prob is not None:
             return lambda log_weights: log_prob(log_weights + math.log1p(-LEFT))
@@ -168,18 +210,22 @@ class RowLikelihood:
         return torch.cat([part(log_weights) for part in self._parts])
 
     def refit(self, log_weights: Tensor, steps: int = 5) -> Tensor:
-        """Log weights ``(K,)`` after ``steps`` of expectation maximization over the weights.
+        """Log weights after ``steps`` of expectation maximization over the weights.
 
         The gradient of the log-likelihood with respect to a log weight is the expected number of times that the
         component is drawn, so the E-step needs the likelihood alone. Components that are :data:`ABSENT` stay absent.
+        Several weight vectors have :data:`PSEUDO_DRAWS` of their initial weights each: fitting all of them freely would
+        favour more components.
         """
         absent = log_weights <= ABSENT
+        start = torch.softmax(log_weights.masked_fill(absent, ABSENT), -1)
+        pseudo_draws = PSEUDO_DRAWS * start if log_weights.dim() > 1 else 0.0
         for _ in range(steps):
             log_weights = torch.log_softmax(log_weights, -1).masked_fill(absent, ABSENT).requires_grad_()
             counts = torch.zeros_like(log_weights)
             for part in self._parts:
                 counts += torch.autograd.grad(part(log_weights).sum(), log_weights)[0]
-            log_weights = torch.log(counts.clamp(min=1e-12))
+            log_weights = torch.log((counts + pseudo_draws).clamp(min=1e-12))
         return torch.log_softmax(log_weights.detach(), -1).masked_fill(absent, ABSENT)
 
 
@@ -198,7 +244,23 @@ class Newborns(Scene):
         """Log weights with a total of ``share`` for the new components and the rest for the old ones."""
         old = torch.log_softmax(self.require_data(), -1)
         each = ABSENT if share == 0 else math.log(share / len(self.index))
-        return torch.cat([old + math.log1p(-share), old.new_full((len(self.index),), each)])
+        if self.row_per_component:  # the weight vector of a new component starts as the average of the others
+            mean = torch.logsumexp(old, 0, keepdim=True) - math.log(len(old))
+            old = torch.cat([old, mean.expand(len(self.index), -1)])
+        return torch.cat([old + math.log1p(-share), old.new_full((*old.shape[:-1], len(self.index)), each)], -1)
+
+    def split_weights(self, parents: Sequence[int]) -> Tensor:
+        """Log weights with those of ``parents`` divided evenly between each of them and its children.
+
+        :param parents: of the new components, in order; a new component has a copy of its parent's weight vector
+        """
+        old = torch.log_softmax(self.require_data(), -1)
+        family = 1 + torch.bincount(torch.tensor(parents), minlength=old.shape[-1]).to(old)
+        shared = old - torch.log(family)
+        if self.row_per_component:
+            first = len(shared) - shared.shape[-1]
+            shared = torch.cat([shared, shared[[first + parent for parent in parents]]])
+        return torch.cat([shared, shared[..., list(parents)]], -1)
 
     def unseen_rows(self) -> list[int]:
         return [row for row in range(len(self.data)) if row not in self.used_rows]

@@ -44,7 +44,8 @@ class GrowthMessenger(ObserveMessenger):
     :param removals: moves that remove components, tried before a birth
     :param every: units of time (optimizer steps, in the training loop) between checks
     :param patience: a check without an accepted birth doubles the wait for the next, up to ``patience`` times ``every``
-    :param settle: no births if less than ``settle`` times ``every`` is left of a training of known length
+    :param settle: no births if less than ``settle`` times ``every`` is left of the training: they could not be trained
+    :param length: of the training, in the units of ``every``; ``None`` if it is not known
     :param max_components: the largest K
     :param site: the observed site, whose distribution is a :class:`~pyro_options.growth.ComponentLikelihood`
     """
@@ -59,6 +60,7 @@ class GrowthMessenger(ObserveMessenger):
         patience: int = 1,
         settle: int = 1,
         max_components: int = 100,
+        length: int | None = None,
         *,
         site: str,
     ):
@@ -71,7 +73,9 @@ class GrowthMessenger(ObserveMessenger):
         self.birth: Birth = RandomBirth() if birth is None else birth
         self.removals = tuple(removals)
         check(settle >= 0, "settle >= 0", settle)
+        check(length is None or length >= 1, "length >= 1", length)
         self.every, self.patience, self.settle, self.max_components = every, patience, settle, max_components
+        self.length = length
         self.history: list[GrowthEvent] = []
         self._idle, self._last = 1, 0  # the wait in units of `every`, and the time of the last check
         self._lost = 0.0  # nats that accepted removals have cost the judging rows
@@ -89,6 +93,10 @@ class GrowthMessenger(ObserveMessenger):
         """
         wait = self._idle * self.every if births else max(1, self.every // REMOVAL_CHECKS)
         return time - self._last >= wait
+
+    def enough_time(self, left: int) -> bool:
+        """Whether a component that is born when ``left`` is left of the training can still be trained."""
+        return left >= self.settle * self.every
 
     def state_dict(self) -> dict:
         """What a checkpoint must hold besides the modules, as plain numbers."""
@@ -117,9 +125,9 @@ class GrowthMessenger(ObserveMessenger):
         :param time: of this check, in the units of ``every``
         :param model: ``model(rows, log_weights)`` with latent sites summed out, for moves that evaluate data
         :param data: the rows
-        :param log_weights: mean log weights of the components ``(K,)``
+        :param log_weights: mean log weights, of the shape of :meth:`WeightsPosterior.mean_log_weights`
         :param held_out: rows on which moves are evaluated; by default those of ``data`` that a move was not fitted to
-        :param births: ``False`` allows removals only: a component born at the end of training would never be trained
+        :param births: ``False`` allows removals only, as at the end of a training of known ``length``
         :param batch_size: rows to evaluate at a time
         """
         scene = Scene(self.modules, self.usage(), self.site, log_weights, model, data, held_out, batch_size, self._lost)
@@ -131,7 +139,8 @@ class GrowthMessenger(ObserveMessenger):
             self._lost = max(0.0, self._lost - accepted[-1].verdict.gain)
         last = self.history[-1].num_born if self.history else 0
         in_vain = 0 < last <= len(removed)  # as many removed as the previous check created: do not try again now
-        if births and not in_vain:
+        early = self.length is None or self.enough_time(self.length - time)
+        if births and early and not in_vain:
             moves += self._grow(scene.without(removed), optimizer)
         event = GrowthEvent(time, scene.usage, tuple(moves))
         self._idle = 1 if event.num_born else min(2 * self._idle, self.patience)

@@ -1,4 +1,5 @@
 from .counts import ComponentCounts, component_counts
+from .growing_svi import GrowingHistory, train_growing
 from .mixture_trainer import MixtureConfig, MixtureHistory, MixtureTrainer
 from .restarts import best_start, restart_seed
 from .schedules import Constant, Exponential, Schedule
@@ -8,6 +9,7 @@ __all__ = [
     "ComponentCounts",
     "Constant",
     "Exponential",
+    "GrowingHistory",
     "History",
     "MixtureConfig",
     "MixtureHistory",
@@ -20,4 +22,5 @@ __all__ = [
     "resolve_device",
     "restart_seed",
     "set_seed",
+    "train_growing",
 ]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pyro_options.errors import check
-from pyro_options.growth.growable import growables
+from pyro_options.growth.growable import axes_of, growables
 from pyro_options.growth.resizing import num_components, set_data
 from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.persistence.checkpoint import fingerprint, plain
@@ -37,10 +37,12 @@ def load_modules(modules: Modules, state: Mapping[str, Tensor], num_saved: int) 
     :param num_saved: number of components in ``state``
     """
     more = num_saved - num_components(modules.values())
-    axes = {id(getattr(g, n)): axis for g in growables(modules.values()) for n, axis in g.component_axes.items()}
+    axes = {
+        id(getattr(layer, n)): axes_of(layer, n) for layer in growables(modules.values()) for n in layer.component_axes
+    }
 
     def saved_shape(tensor: Tensor) -> list[int]:
-        return [size + more * (axes.get(id(tensor)) == d) for d, size in enumerate(tensor.shape)]
+        return [size + more * (d in axes.get(id(tensor), ())) for d, size in enumerate(tensor.shape)]
 
     fill(plan_modules(modules, state, saved_shape), set_data)
 

@@ -394,7 +394,7 @@ class Trainer(ResumableTraining):
         """Whether enough steps remain to train a component that is added now."""
         assert self.growth is not None
         ahead = (self.config.final_epoch - self.epoch) * math.ceil(len(self.data) / self.config.batch_size)
-        return ahead >= self.growth.settle * self.growth.every
+        return self.growth.enough_time(ahead)
 
     def train_epoch(self) -> Iterator[None]:
         """One pass over the data, or the rest of one that was resumed; yields after each update but the last."""

@@ -8,6 +8,7 @@ from .policies import CategoricalPolicy, GaussianPolicy, MixedPolicy, OptionPoli
 from .state_path import StatePath
 from .state_weights import StateWeights
 from .tilted_path import TiltedPath
+from .transition_path import TransitionPath
 
 __all__ = [
     "ActionFamily",
@@ -33,6 +34,7 @@ __all__ = [
     "StraightThroughPath",
     "Termination",
     "TiltedPath",
+    "TransitionPath",
     "encode_path",
     "option_heads",
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from pyro_options.data.trajectories import Trajectories
@@ -10,6 +11,7 @@ from pyro_options.errors import InputError, check
 from pyro_options.options.path import OptionPath
 from pyro_options.options.policies import MixedPolicy
 from pyro_options.options.state_path import StatePath
+from pyro_options.options.transition_path import TransitionPath
 from pyro_options.segments.path import SegmentPath
 
 from .numpy_actions import known_indices
@@ -42,6 +44,8 @@ def _path(skills: "Skills", batch: Trajectories) -> OptionPath | SegmentPath:
     if skills.segments is not None:
         return skills.segments.path(skills.log_weights, batch.mask)
     logits = skills.termination(batch.states)
+    if skills.log_rows is not None:
+        return TransitionPath(torch.cat([skills.log_weights.unsqueeze(0), skills.log_rows]), logits, batch.mask)
     if skills.state_weights is not None:
         return StatePath(skills.state_weights.log_weights(skills.log_weights, batch.states), logits, batch.mask)
     return OptionPath(skills.log_weights, logits, batch.mask)

@@ -53,6 +53,8 @@ def write(path: str | os.PathLike, skills: "Skills") -> None:
         tensors |= {f"policy.{name}": getattr(skills.policy, name) for name in _UNITS[: 2 if mixed else 4]}
     if skills.state_weights is not None:
         tensors |= {f"state_weights.{key}": t for key, t in skills.state_weights.state_dict().items()}
+    if skills.log_rows is not None:
+        tensors["log_rows"] = skills.log_rows
     if skills.summary is not None:
         tensors |= {f"summary.{name}": value for name, value in skills.summary.tensors().items()}
     config = {
@@ -90,7 +92,7 @@ def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[st
     network = _rebuild("termination", config, left)
     termination = Termination(state_dim, K, network=network, initial_logit=float(config["initial_logit"]))
     _fill(termination.heads, {key: left.pop(f"termination.{key}") for key in ("weight", "bias")})
-    log_weights = left.pop("log_weights")
+    log_weights, log_rows = left.pop("log_weights"), left.pop("log_rows", None)
     state_weights = None
     if "state_weights.weight" in left:
         state_weights = StateWeights(state_dim, K)
@@ -110,6 +112,7 @@ def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[st
         "max_duration": config["max_duration"],
         "segments": None if config.get("segments") is None else PoissonSegments(**config["segments"]),
         "state_weights": state_weights,
+        "log_rows": log_rows,
         "summary": summary,
         "action_names": config["action_names"],
         "metadata": config["metadata"],

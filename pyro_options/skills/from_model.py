@@ -9,6 +9,7 @@ from pyro_options.errors import InputError
 from pyro_options.models.option_hmm import OptionHMM
 from pyro_options.models.segments import CompILE
 from pyro_options.models.state_option_hmm import StateOptionHMM
+from pyro_options.models.sticky_option_hmm import StickyOptionHMM
 
 from .skills import Skills
 
@@ -21,7 +22,7 @@ def skills_at(model: Any, log_weights: Tensor, **given) -> Skills:
         def _(model: MyModel, log_weights, **given):
             return Skills(model.policy, model.termination, log_weights, **given)
 
-    :param log_weights: log η, ``(K,)``
+    :param log_weights: log η, in the shape of the guide's ``weights.mean_log_weights()``
     :param given: other arguments of :class:`Skills`
     """
     fix = "Register a function for it with skills_at.register."
@@ -39,6 +40,11 @@ def _(model: StateOptionHMM, log_weights, **given):
 
 
 @skills_at.register
+def _(model: StickyOptionHMM, log_weights, **given):
+    return Skills(model.policy, model.termination, log_weights[0], log_rows=log_weights[1:], **given)
+
+
+@skills_at.register
 def _(model: CompILE, log_weights, **given):
     cap = model.max_duration
     termination = model.segments.termination(model.policy, cap)
@@ -52,7 +58,8 @@ def to_skills(model: Any, guide: Any, **given) -> Skills:
     most probable options and their usage.
 
     :param model: an :class:`~pyro_options.models.OptionHMM`, a :class:`~pyro_options.models.StateOptionHMM`, a
-        :class:`~pyro_options.models.CompILE`, or a model registered with :func:`skills_at`
+        :class:`~pyro_options.models.StickyOptionHMM`, a :class:`~pyro_options.models.CompILE`, or a model registered
+        with :func:`skills_at`
     :param guide: has ``weights``, the posterior over η
     :param given: other arguments of :class:`Skills`
     """

@@ -31,7 +31,9 @@ class Imitation:
     likelihood (:func:`~pyro_options.options.recursion.arrive`),
 
     .. math:: \beta_{t,k} \propto \pi_k(a_t\mid s_t)\,
-        [(1-\psi_k(s_t))\,\beta_{t-1,k} + \eta_k\sum_l\psi_l(s_t)\,\beta_{t-1,l}].
+        [(1-\psi_k(s_t))\,\beta_{t-1,k} + \eta_k\sum_l\psi_l(s_t)\,\beta_{t-1,l}],
+
+    with :math:`\sum_l\psi_l(s_t)\,\beta_{t-1,l}\,\pi_{l,k}` as the last term if options have rows of transitions.
 
     :meth:`predict` has the interface of a recurrent policy of Stable-Baselines3, for ``evaluate_policy`` and
     :func:`~pyro_options.data.collect`; ``state`` is the belief, ``None`` at the start of an episode::
@@ -56,8 +58,12 @@ class Imitation:
         if state is None:
             return weights
         check(np.shape(state) == stop.shape, f"a belief of shape {stop.shape}", np.shape(state))
-        logs = _log(weights), _log(stop), _log(1 - stop), _log(state)
-        arrived = np.exp(arrive(*logs, np.logaddexp.reduce, np.logaddexp)[0])
+        if self.skills.log_rows is not None:
+            rows = softmax(self.skills.log_rows.cpu().double().numpy())
+            arrived = (1 - stop) * state + (stop * state) @ rows
+        else:
+            logs = _log(weights), _log(stop), _log(1 - stop), _log(state)
+            arrived = np.exp(arrive(*logs, np.logaddexp.reduce, np.logaddexp)[0])
         if episode_start is None:
             return arrived
         starts = np.asarray(episode_start, bool)

@@ -50,6 +50,7 @@ class Skills:
     :param segments: CompILE's model of segment lengths; :meth:`segment` and :meth:`log_likelihood` then sum over
         segments, and ψ is only used to run skills in an environment
     :param state_weights: dependence of the weights on the state, ``None`` if there is none
+    :param log_rows: log probabilities of the next option after each option, ``(K, K)``; η is then for the first option
     :param max_duration: steps after which an option must end, ``None`` for no limit
     :param summary: statistics on the demonstrations that the skills were trained on
     :param action_names: names of discrete actions, for tables and figures
@@ -68,6 +69,7 @@ class Skills:
         metadata: dict[str, Any] | None = None,
         segments: PoissonSegments | None = None,
         state_weights: StateWeights | None = None,
+        log_rows: Tensor | None = None,
     ):
         check(isinstance(policy, OptionPolicy), "a policy of pyro_options.options", type(policy))
         check(isinstance(termination, Termination), "a termination of pyro_options.options", type(termination))
@@ -84,7 +86,14 @@ class Skills:
         self.log_weights = log_weights.detach().clone().to(policy.heads.weight)
         check(bool(self.log_weights.isfinite().all()), "finite log weights", self.log_weights.tolist())
         self.packed, self.max_duration, self.summary, self.segments = packed, max_duration, summary, segments
-        check(segments is None or state_weights is None, "segments or state_weights", "both")
+        given = [x for x in (segments, state_weights, log_rows) if x is not None]
+        check(len(given) <= 1, "one of segments, state_weights and log_rows", len(given))
+        if log_rows is not None:
+            log_rows = log_rows.detach().clone().to(self.log_weights)
+            shape = (self.num_options, self.num_options)
+            check(log_rows.shape == shape, f"log_rows of shape {shape}", tuple(log_rows.shape))
+            check(bool(log_rows.isfinite().all()), "finite log_rows", "others")
+        self.log_rows = log_rows
         self.state_weights = None if state_weights is None else _frozen(state_weights)
         check(
             action_names is None or (self.discrete and len(action_names) == self.num_actions),
@@ -189,10 +198,18 @@ class Skills:
             return bool(rng.random() < probability)
         return rng.random(probability.shape) < probability
 
-    def choice_probabilities(self, observation: ArrayLike) -> np.ndarray:
-        """η(s), the probability of each option after a termination in this state: ``(K,)`` or ``(n, K)``, sums to 1."""
+    def choice_probabilities(self, observation: ArrayLike, option: int | ArrayLike | None = None) -> np.ndarray:
+        """η(s), the probability of each option after a termination in this state: ``(K,)`` or ``(n, K)``, sums to 1.
+
+        :param option: the option that terminated, one for all observations or one for each; ``None`` for the first
+            option of an episode. It only matters for skills with ``log_rows``
+        """
         states = checked_states(observation, self.state_dim, self.packed)
         logits = self.log_weights.cpu().double().numpy()
+        if self.log_rows is not None and option is not None:
+            before = checked_option(option, states, self.num_options)
+            rows = softmax(self.log_rows.cpu().double().numpy())[before]
+            return np.broadcast_to(rows, states.shape[:-1] + logits.shape).copy()
         if self.state_weights is None:
             return np.broadcast_to(softmax(logits), states.shape[:-1] + logits.shape).copy()
         weight, bias = (x.cpu().double().numpy() for x in (self.state_weights.weight, self.state_weights.bias))
@@ -306,6 +323,12 @@ class Skills:
         new.log_weights, new.num_options = self.log_weights[index], len(index)
         if len(index) < self.num_options:
             new.log_weights += torch.logsumexp(self.log_weights, 0) - torch.logsumexp(new.log_weights, 0)
+        if self.log_rows is not None:
+            rows = self.log_rows[index]
+            kept = rows[:, index]
+            if len(index) < self.num_options:
+                kept = kept + torch.logsumexp(rows, -1, keepdim=True) - torch.logsumexp(kept, -1, keepdim=True)
+            new.log_rows = kept
         new.summary = None if self.summary is None else self.summary.select(index.cpu())
         new.metadata, new.rng = copy.deepcopy(self.metadata), np.random.default_rng(0)
         return new
@@ -326,6 +349,7 @@ class Skills:
             module = getattr(self, name)
             setattr(new, name, None if module is None else _frozen(module).to(device))
         new.log_weights = self.log_weights.to(device)
+        new.log_rows = None if self.log_rows is None else self.log_rows.to(device)
         return new
 
     def save(self, path: str | os.PathLike) -> None:
