@@ -36,7 +36,7 @@ FINAL_PHASE = 0.15
 
 #: share of a default training with many initial options in which all of them have the same weight: learned weights
 #: would neglect most of them before they differ
-EVEN_PHASE = 0.0
+EVEN_PHASE = 0.1
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,10 @@ from .trust import ONE_POLICY, ONE_POLICY_RATE, OTHER_SHARE, OTHER_STARTS, Judge
 logger = logging.getLogger(__name__)
 
 #: share of the epochs for which every restart is trained, before the best one continues
-BEGINNING = 0.2
+BEGINNING = 0.18
+
+#: restarts of the default method
+RESTARTS = 4
 
 
 def found_skills(model: Any, guide: Any, data: Trajectories, action_names=None, metadata=None) -> Skills:
@@ -76,7 +79,7 @@ def discover(
     epochs: int | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
-    restarts: int = 1,
+    restarts: int | None = None,
     seed: int = 0,
     device: str = "auto",
     progress: bool = True,
@@ -110,8 +113,9 @@ def discover(
         epochs if states have many entries, see :class:`Budget`
     :param batch_size: episodes per update; by default about 4800 steps per batch and at least 8 updates per epoch
     :param learning_rate: of the networks; by default from the scale of the states, see :class:`Budget`
-    :param restarts: number of random initializations; each is trained for a fifth of the epochs, and the one with the
-        best training ELBO continues. With a fixed K, a single run often ends in a local optimum
+    :param restarts: number of initializations; each is trained for a fifth of the epochs, and the one with the best
+        training ELBO continues, since a single run often ends in a local optimum. By default 4 with ``options-exact``
+        in trainings of at least 10 epochs, otherwise 1
     :param seed: of initialization, splits and training; the same seed gives the same skills
     :param device: ``cpu``, ``cuda`` or ``auto``
     :param progress: show a progress bar
@@ -140,6 +144,9 @@ def discover(
         config |= {"hidden": AUTO, "weight_scale": AUTO}
     described = method_config(method, **config)
     made = [part for part in (described.model, described.guide) if isinstance(part, nn.Module)]
+    long = (epochs if epochs is not None else MIN_EPOCHS) >= MIN_EPOCHS and train is None
+    if restarts is None:
+        restarts = RESTARTS if method == DEFAULT_METHOD and long and not made else 1
     fix = "Pass a function of Pieces that makes it: every start needs initial values of its own."
     check(restarts == 1 or not made, "restarts=1 with a module that is there already", restarts, fix)
     check(trajectories.actions is not None, "demonstrations with actions", "none")

@@ -17,6 +17,10 @@ from .snapshot import Snapshot
 from .verdict import Verdict
 
 
+#: rows trained on that judge a removal, even if fewer fit in a batch
+FEWEST_TRAINED = 128
+
+
 class Removal(Protocol):
     """Tries components, removes those that pass its test, and undoes the other attempts bit for bit."""
 
@@ -46,7 +50,8 @@ class _Judged:
 
     :param tolerance: nats that the rows may lose
     :param candidates: components to try at each check, those with the lowest replacement cost first
-    :param max_rows: the most rows to evaluate; the loss of a sample is extrapolated to all rows trained on
+    :param max_rows: the most rows to evaluate; of those trained on no more than fit in a batch, and their loss is
+        extrapolated to all of them
     """
 
     tolerance: float = 3.0
@@ -66,7 +71,8 @@ class _Judged:
     def judges(self, scene: Scene) -> "_Judges":
         """The rows that judge a removal."""
         held_out = None if scene.held_out is None else scene.judged(self.max_rows)
-        trained = scene.sample(scene.data, range(len(scene.data)), self.max_rows)
+        most = min(self.max_rows, max(FEWEST_TRAINED, scene.batch_size))
+        trained = scene.sample(scene.data, range(len(scene.data)), most)
         return _Judges(scene, held_out, trained, self.tolerance)
 
 
@@ -112,8 +118,8 @@ class _Likelihoods:
     parts: list[RowLikelihood]
 
     def refit(self, log_weights: Tensor) -> Tensor:
-        """Log weights refitted to the first of them."""
-        return self.parts[0].refit(log_weights)
+        """Log weights refitted to the rows trained on: held-out rows may lack a component that is needed."""
+        return self.parts[-1].refit(log_weights, steps=3)
 
 
 @dataclass(frozen=True)

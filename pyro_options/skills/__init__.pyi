@@ -13,17 +13,20 @@ from .scores import (
 from .segmentation import IN_USE, Segment, Segmentation
 from .skills import Skills
 from .summary import Summary, summarize
+from .trust import Gain, Trust
 
 __all__ = [
     "IN_USE",
     "BoundaryScores",
     "Card",
+    "Gain",
     "Imitation",
     "LabelScores",
     "Segment",
     "Segmentation",
     "Skills",
     "Summary",
+    "Trust",
     "boundaries",
     "boundary_scores",
     "found_options",

@@ -217,3 +217,37 @@ def test_training_ends_without_an_untrained_option():
     trainer.run()
     assert model.num_options == 2 and trainer.history.removal_epochs == [2]
     assert all(event.num_born == 0 for event in growth.history)
+
+
+def test_a_component_that_no_held_out_row_uses_is_kept_if_rows_trained_on_need_it():
+    """A skill of 6 in 60 episodes: none of the judging episodes has it."""
+    torch.manual_seed(0)
+    model, guide = single_action_options(0, 1, 2)
+    actions = torch.tensor([[0] * 5, [1] * 5] * 27 + [[2] * 5] * 6)
+    data = Trajectories(torch.randn(60, 5, 3), actions, num_actions=4)
+    judge = data[:20]
+    given = make_scene(model, guide, data, held_out=judge)
+    moves = Prune(candidates=3)(given)
+    assert not any(move.verdict.accepted for move in moves)
+
+
+def test_losses_of_several_checks_add_up():
+    torch.manual_seed(0)
+    model, guide = single_action_options(0, 1, 2)
+    given = make_scene(model, guide, two_kinds_of_episodes(), held_out=two_kinds_of_episodes())
+    moves = Prune()(replace(given, lost=0.0))
+    assert any(move.verdict.accepted for move in moves)  # the third has no data
+    model, guide = single_action_options(0, 1, 2)
+    given = make_scene(model, guide, two_kinds_of_episodes(), held_out=two_kinds_of_episodes())
+    spent = Prune()(replace(given, lost=1e6))
+    assert not any(move.verdict.accepted for move in spent)
+
+
+def test_the_size_of_a_component_counts_what_the_likelihood_depends_on():
+    model = make_model()
+    guide = Relaxed(weights_guide("gem", 3), PathEncoder(7, 3, 4, (4,)))
+    given = make_scene(model, Exact(guide.weights), make_episodes(6))
+    given = replace(given, modules=[model, guide])
+    heads = [model.policy.heads, model.termination.heads]
+    expected = sum((layer.weight.numel() + layer.bias.numel()) // 3 for layer in heads)
+    assert given.component_size() == expected

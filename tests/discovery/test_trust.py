@@ -1,0 +1,108 @@
+"""The record of trust: what it measures, and that it warns of what cannot be trusted."""
+
+import pytest
+import torch
+from support.episodes import make_continuous_episodes, make_episodes
+
+from pyro_options.data import Trajectories, synthetic_options
+from pyro_options.discovery import discover
+from pyro_options.discovery.trust import adjusted_rand, input_warnings, share_at_bounds, state_reveals
+from pyro_options.errors import DiscoveryWarning
+from pyro_options.options import GaussianFamily
+from pyro_options.skills import Gain, Trust
+from pyro_options.skills.segmentation import Segmentation
+
+
+def make_trust(**given):
+    return Trust(num_options=4, **given)
+
+
+def test_adjusted_rand_agrees_with_scikit_learn():
+    cluster = pytest.importorskip("sklearn.metrics.cluster")
+    torch.manual_seed(0)
+    for _ in range(5):
+        one, other = torch.randint(4, (200,)), torch.randint(3, (200,))
+        other = torch.where(torch.rand(200) < 0.5, one.clamp(max=2), other)
+        expected = cluster.adjusted_rand_score(one.numpy(), other.numpy())
+        assert adjusted_rand(one, other) == pytest.approx(expected, abs=1e-12)
+    assert adjusted_rand(one, one) == 1 and adjusted_rand(one * 0, one * 0) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"gain": Gain(0.01, 0.02)}, "one policy suffices"),
+        ({"gain": Gain(0.5, 0.02), "gain_over_larger": Gain(-0.1, 0.02)}, "larger network"),
+        ({"mean_length": 1.2}, "last 1.2 steps"),
+        ({"chance": -0.3}, "random guessing"),
+        ({"other_counts": (1, 7)}, "1, 4, 7 were found"),
+        ({"agreement": 0.2}, "agree little"),
+        ({"inputs": ("Actions are one-hot vectors",)}, "one-hot"),
+    ],
+)
+def test_each_reason_for_doubt_has_its_warning(given, text):
+    (warning,) = make_trust(**given).warnings
+    assert text in warning and f"Warning: {warning}" in make_trust(**given).describe()
+
+
+def test_what_is_fine_gives_no_warning():
+    fine = make_trust(
+        gain=Gain(0.5, 0.02), gain_over_larger=Gain(0.2, 0.02), mean_length=9.0, other_counts=(4, 5), agreement=0.9
+    )
+    assert fine.warnings == []
+    assert Trust.from_dict(fine.to_dict()) == fine
+    assert "+0.500 ± 0.020" in fine.describe()
+    alone = Trust(num_options=1, gain=Gain(0.0, 0.1), mean_length=1.0, agreement=0.0)
+    assert alone.warnings == []  # one option needs no defence
+
+
+def test_inputs_far_from_zero_and_one_hot_actions_are_noticed():
+    data = make_continuous_episodes()
+    assert input_warnings(data) == ()
+    far = Trajectories(data.states + torch.tensor([0.0, 1e6, 0.0]), data.actions, data.lengths)
+    (text,) = input_warnings(far)
+    assert "entries 1 vary little" in text
+    discrete = make_episodes(8)
+    encoded = Trajectories(discrete.states, torch.nn.functional.one_hot(discrete.actions, 4).float(), discrete.lengths)
+    (text,) = input_warnings(encoded)
+    assert "one-hot" in text
+
+
+def test_share_at_bounds():
+    actions = torch.tensor([[[0.5, 1.0], [1.0, 0.0], [0.2, 0.3], [0.0, 0.0]]])
+    data = Trajectories(torch.randn(1, 4, 2), actions, torch.tensor([3]))
+    assert share_at_bounds(data, (GaussianFamily(high=1.0), GaussianFamily())) == pytest.approx(1 / 3)
+    assert share_at_bounds(data, (GaussianFamily(), GaussianFamily())) == 0
+    assert share_at_bounds(make_episodes(), "categorical") is None
+
+
+def test_states_that_reveal_the_option_are_noticed():
+    torch.manual_seed(0)
+    states = torch.randn(40, 10, 3)
+    lengths = torch.full((40,), 10)
+    data = Trajectories(states, torch.zeros(40, 10, dtype=torch.long), lengths, 2)
+
+    def revealed(options):
+        return state_reveals(data, Segmentation(options, torch.ones(40, 10), lengths, torch.zeros(40), 2))
+
+    assert revealed((states[..., 0] > 0).long()) > 0.8
+    assert revealed(torch.randint(2, (40, 10))) < 0.1
+    assert revealed(torch.zeros(40, 10, dtype=torch.long)) is None
+
+
+@pytest.mark.slow
+def test_a_discovery_is_measured_and_nothing_to_find_is_said():
+    torch.manual_seed(0)
+    told = {"epochs": 30, "device": "cpu", "progress": False, "hidden": ()}
+    truth = synthetic_options(3, 80, (20, 40), num_actions=4, seed=1).trajectories
+    made = discover(truth, **told).metadata
+    trust = Trust.from_dict(made["trust"])
+    assert trust.num_options == 3 and trust.gain.real and trust.gain_over_larger.real
+    assert len(trust.other_counts) == 2 and trust.agreement > 0.8
+    low, high = made["options_in_use"]["interval"]
+    assert low <= 3 <= high
+    # the sign of one entry decides: one policy with a network explains that, and linear ones must be pieced together
+    states = torch.randn(80, 30, 2)
+    wavy = Trajectories(states, (torch.sin(4 * states[..., 0]) > 0).long(), num_actions=2)
+    with pytest.warns(DiscoveryWarning):
+        discover(wavy, **told)
