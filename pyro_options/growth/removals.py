@@ -16,7 +16,6 @@ from .scene import ABSENT, RowLikelihood, Scene
 from .snapshot import Snapshot
 from .verdict import Verdict
 
-
 #: rows trained on that judge a removal, even if fewer fit in a batch
 FEWEST_TRAINED = 128
 

@@ -26,6 +26,7 @@ from .numpy_actions import ActionRule, action_rule
 from .numpy_policy import NumpyHeads, softmax
 from .segmentation import IN_USE, Segmentation
 from .summary import Summary, option_names, summarize, table
+from .trust import Trust
 from .validation import checked_option, checked_states
 
 _MODULES = ("policy", "termination", "state_weights")
@@ -291,7 +292,15 @@ class Skills:
         if summary is None:
             raise InputError("Expected demonstrations to describe the options on but got none. Pass trajectories.")
         layout = self.policy.layout if isinstance(self.policy, MixedPolicy) else None
-        return table(summary, self.log_weights.cpu(), self.discrete, self.action_names, layout)
+        lines = table(summary, self.log_weights.cpu(), self.discrete, self.action_names, layout)
+        trust = self.trust
+        return lines if trust is None or trajectories is not None else f"{lines}\n\n{trust.describe()}".rstrip()
+
+    @property
+    def trust(self) -> Trust | None:
+        """How far the discovery of these skills can be trusted; ``None`` if that was not measured."""
+        found = self.metadata.get("trust")
+        return None if found is None else Trust.from_dict(found)
 
     @property
     def names(self) -> list[str]:

@@ -126,7 +126,7 @@ def settings(metadata: Mapping[str, Any]) -> list[list[str]]:
             text = value if isinstance(value, str) else json.dumps(value, default=str)
             rows.append([name, text if len(text) <= _LONG else text[:_LONG] + "…"])
 
-    visit("", {key: value for key, value in metadata.items() if key not in ("history", "growth")})
+    visit("", {key: value for key, value in metadata.items() if key not in ("history", "growth", "trust")})
     return rows
 
 

@@ -90,6 +90,7 @@ def write_report(
         title,
         {
             "tiles": _overview(skills, segmentation, figures or {}),
+            "trust": [] if skills.trust is None else skills.trust.describe().splitlines(),
             "settings": content.settings(skills.metadata),
             "growth": content.growth(skills.metadata),
             "options": content.options(skills),

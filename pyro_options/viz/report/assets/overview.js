@@ -66,6 +66,10 @@ function overview() {
   const growth = data.growth ? growthChart(data.growth) : null;
   const section = document.getElementById("overview");
   section.append(el("div", { class: "columns" }, el("dl", { class: "tiles" }, ...tiles), growth));
+  if (data.trust.length) {
+    const lines = data.trust.map((text) => el("li", text.startsWith("Warning") ? { class: "warning" } : {}, text));
+    section.append(el("h3", {}, "How far can this be trusted?"), el("ul", { class: "trust" }, ...lines));
+  }
   if (!data.settings.length) return;
   const rows = data.settings.map(([name, value]) => tableRow(name, el("td", {}, value)));
   const table = el("div", { class: "scroll", tabindex: "0" }, el("table", {}, el("tbody", {}, ...rows)));
