@@ -60,7 +60,7 @@ def run(arm: str, seed: int, num_episodes: int, held_out: int, config: dict) -> 
     truth = synthetic_options(NUM_OPTIONS, num_episodes, num_actions=NUM_OPTIONS + 1, seed=seed)
     data, cut = truth.trajectories, num_episodes - held_out
     given = {key: tuple(x) if isinstance(x, list) else x for key, x in config.items()}  # JSON has no tuples
-    skills = discover(data[:cut], arm, seed=seed, device="cpu", progress=False, **given)
+    skills = discover(data[:cut], arm, seed=seed, device="cpu", progress=False, trust=False, **given)
     held, true = data[cut:], truth.options[cut:]
     segmentation = skills.segment(held)
     return {

@@ -116,7 +116,7 @@ def run(
 ) -> dict:
     """One call of ``discover``, evaluated on the held-out episodes."""
     data, held = load(file, cache, num_episodes, epsilon).split(held_out, seed)
-    skills = discover(data, method, epochs=epochs, seed=seed, progress=False, device="cpu", **config)
+    skills = discover(data, method, epochs=epochs, seed=seed, progress=False, trust=False, device="cpu", **config)
     segmentation = skills.segment(held)
     return {
         "num_options": skills.num_options,

@@ -95,7 +95,7 @@ def run(method: str, seed: int, num_episodes: int, held_out: int, epochs: int, r
         skills = to_skills(trained.model, trained.guide)
     else:
         told = {"num_options": NUM_SYMBOLS, "restarts": restarts} if method == "options-exact" else {}
-        skills = discover(train, epochs=epochs, seed=seed, device="cpu", progress=False, **told)
+        skills = discover(train, epochs=epochs, seed=seed, device="cpu", progress=False, trust=False, **told)
     decoded = skills.segment(held)
     found = scores(truth, cut, decoded.options, boundaries(decoded.options, held.mask), skills)
     if method == "compile":

@@ -47,7 +47,7 @@ def run(
     truth = synthetic_options(num_options, num_episodes, num_actions=actions, seed=seed)
     data, cut = truth.trajectories, num_episodes - held_out
     start = time.perf_counter()
-    skills = discover(data[:cut], method, epochs=epochs, seed=seed, device="cpu", progress=False)
+    skills = discover(data[:cut], method, epochs=epochs, seed=seed, device="cpu", progress=False, trust=False)
     seconds = time.perf_counter() - start
     held, true = data[cut:], truth.options[cut:]
     found = skills.segment(held)

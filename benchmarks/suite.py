@@ -94,7 +94,7 @@ def unpack_options(text: str) -> np.ndarray:
 
 
 def removal_loss(growth: list[Mapping[str, Any]]) -> float | None:
-    """The largest measured loss of an accepted removal, in nats per row that judged it; ``None`` without removals."""
+    """The largest loss of an accepted removal, in nats of all judging rows together; ``None`` without removals."""
     moves = (move for event in growth for move in event["moves"] if move["accepted"] and move["kind"] != "birth")
     losses = [-move["gain"] for move in moves if move["gain"] is not None]
     return max(losses, default=None)

@@ -230,7 +230,7 @@ def find_skills(
     play = {"max_steps": setup.episode_steps, "epsilon": setup.epsilon, "seed": seed, "progress": progress}
     data = atari_demonstrations(game, setup.num_episodes, cache=folder.parent, **play)  # shared by all arms of a seed
     saved = {"checkpoint": folder / "discovery.safetensors", "resume": True}
-    skills = discover(data, name, seed=seed, device=device, progress=progress, **saved, **config).used()
+    skills = discover(data, name, seed=seed, device=device, progress=progress, trust=False, **saved, **config).used()
     skills.metadata["setup"] = about
     skills.save(path)
     return skills

@@ -157,7 +157,7 @@ def run(
     if entropy_weight is not None:
         budget = Budget().train_config(episodes.train, config.get("hidden", ()))
         config["train"] = replace(budget, entropy_weight=Exponential(entropy_weight))
-    skills = discover(episodes.train, method, seed=seed, device="cpu", progress=False, **config)
+    skills = discover(episodes.train, method, seed=seed, device="cpu", progress=False, trust=False, **config)
     return judge(skills, episodes)
 
 

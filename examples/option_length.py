@@ -48,7 +48,7 @@ class Args:
 def run(args: Args, data: Trajectories, held: Trajectories, cost: float, seed: int) -> dict:
     """Discovers and evaluates skills for one cost and seed."""
     config = {"num_options": args.num_options, "termination_cost": cost}
-    skills = discover(data, epochs=args.epochs, seed=seed, device="cpu", progress=args.progress, **config)
+    skills = discover(data, epochs=args.epochs, seed=seed, device="cpu", progress=args.progress, trust=False, **config)
     segmentation = skills.segment(held)
     summary = skills.summarize(held, segmentation)
     return {

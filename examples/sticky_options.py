@@ -54,7 +54,7 @@ def train(args: Args, model: str, truth: Synthetic) -> tuple[Skills, dict]:
     """Skills of one model, and their scores on held-out episodes."""
     data, cut = truth.trajectories, args.num_episodes
     settings = {"epochs": args.epochs, "initial_options": args.initial_options, "seed": args.seed}
-    skills = discover(data[:cut], model=model, guide="exact", device="cpu", progress=False, **settings)
+    skills = discover(data[:cut], model=model, guide="exact", device="cpu", progress=False, trust=False, **settings)
     held, true = data[cut:], truth.options[cut:]
     found = skills.segment(held)
     return skills, {

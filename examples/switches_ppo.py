@@ -89,7 +89,7 @@ class Progress(CurveCallback):
 def find_skills(arm: str, args: Setup, seed: int) -> tuple[Skills, dict]:
     """Discovers skills in the demonstrations; returns them and their statistics."""
     data = switches_demonstrations(args.num_episodes, seed)
-    skills = discover(data, arm, epochs=args.epochs, seed=seed, device="cpu", progress=False).used()
+    skills = discover(data, arm, epochs=args.epochs, seed=seed, device="cpu", progress=False, trust=False).used()
     found = {"num_options": skills.num_options, "log_likelihood": skills.log_likelihood(data)}
     return skills, found | {"demonstration_frames": data.num_steps}
 

@@ -76,7 +76,7 @@ def by_hand(data: Trajectories, guide_name: str = "relaxed", epochs: int = 60, s
 def in_one_call(args: "Args", **saving: Any) -> tuple[Skills, dict[str, Any]]:
     """The same with ``discover``, which also validates its input, saves checkpoints and resumes."""
     run = args.message_run()
-    skills = discover(run.demonstrations(), guide=args.guide, **run.settings(), **saving)
+    skills = discover(run.demonstrations(), guide=args.guide, **run.settings(), trust=False, **saving)
     return skills, run.results(skills)
 
 

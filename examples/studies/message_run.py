@@ -103,7 +103,7 @@ class MessageRun:
 
         :param saving: ``checkpoint`` and ``resume`` of :func:`~pyro_options.discover`
         """
-        skills = discover(self.demonstrations(), guide=self.guide, **self.settings(), **saving)
+        skills = discover(self.demonstrations(), guide=self.guide, **self.settings(), trust=False, **saving)
         return skills, self.results(skills)
 
     def results(self, skills: Skills) -> dict[str, Any]:

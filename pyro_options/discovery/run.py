@@ -183,7 +183,8 @@ def discover(
     skills = found_skills(trainer.model, trainer.guide, data, action_names)
     measures = trust and settings.epochs >= MIN_EPOCHS
     others: list[Trainer] = []
-    if measures and described.num_options is None and not made:
+    # growth from one option takes the whole training, so that shorter ones would find fewer
+    if measures and described.num_options is None and fixed.growth.judges_after_training and not made:
         short = planned(Capacity(fixed.hidden, fixed.weight_scale), max(1, round(OTHER_SHARE * settings.epochs)))
         for number in range(OTHER_STARTS):
             others.append(begin(short, restarts + number))
