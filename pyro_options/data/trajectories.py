@@ -467,8 +467,18 @@ class Trajectories:
         """Number of :meth:`minibatches` of this size."""
         return len(self._groups(size)) if self.ragged else math.ceil(len(self) / size)
 
-    def _batch(self, index: Tensor, device: torch.device | str | None) -> "Trajectories":
-        """The episodes at ``index``, padded and unpacked."""
+    def groups(self, size: int | None = None) -> list[Tensor]:
+        """Indices of the episodes of each batch of an evaluation, in order, or by length if ragged.
+
+        :param size: see :meth:`rows_together`; by default all episodes, or as many as fit into memory if ragged
+        """
+        return self._groups(len(self) if size is None else size, max_steps=_TOGETHER)
+
+    def batch(self, index: Tensor, device: torch.device | str | None = None) -> "Trajectories":
+        """The episodes at ``index``, padded and with floating-point states.
+
+        :param device: of the result, by default that of the data
+        """
         part = self[index.to(self.device)]
         if not isinstance(part.state_steps, PaddedSteps):
             width = int(part.lengths.max()) if self.ragged else self.state_steps.width
@@ -489,19 +499,10 @@ class Trajectories:
         :param device: moves each batch here before unpacking it, by default the device of the data
         """
         groups = self._groups(size, generator)
+        ragged = self.ragged
         for index in groups:
-            population = len(groups) * len(index) if self.ragged else len(self)
-            yield self._batch(index, device)._replace(population=population, dataset_size=len(self))
-
-    def batches(
-        self, size: int | None = None, device: torch.device | str | None = None
-    ) -> Iterator[tuple[Tensor, "Trajectories"]]:
-        """Iterates over all episodes in batches of ``size``, by default one; with the indices of their episodes.
-
-        For evaluation: ragged episodes come in batches of similar length and limited memory.
-        """
-        for index in self._groups(len(self) if size is None else size, max_steps=_TOGETHER):
-            yield index, self._batch(index, device)
+            population = len(groups) * len(index) if ragged else len(self)
+            yield self.batch(index, device)._replace(population=population, dataset_size=len(self))
 
     def checksum_fields(self) -> dict[str, Any]:
         """All fields, those of arrays as tensors or as iterators over parts of them."""

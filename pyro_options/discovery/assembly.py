@@ -1,6 +1,5 @@
 """Builds the model, the guide and the growth handler of a method, sized for given demonstrations."""
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,7 +69,7 @@ def make_plan(
     check(isinstance(train, TrainConfig), "a TrainConfig", train)
     train = replace(train, **given, seed=seed)
     if config.growth.check_every is None:
-        updates = train.epochs * math.ceil(len(train_on) / train.batch_size)
+        updates = train.epochs * train_on.num_batches(train.batch_size)
         growth = replace(config.growth, check_every=check_every or max(1, updates // CHECKS))
         config = replace(config, growth=growth)
     return Plan(config, train, train_on, judge)
@@ -106,7 +105,7 @@ def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None
 
     :param train: the training settings; by default those of :func:`~pyro_options.discover`
     """
-    check(data.actions is not None, "demonstrations with actions", "none")
+    check(data.action_steps is not None, "demonstrations with actions", "none")
     config = config.complete()
     if train is None or config.growth.check_every is None:
         plan = make_plan(data, config, train)
@@ -159,7 +158,7 @@ def _guide(config: MethodConfig, pieces: Pieces) -> Any:
 
 
 def _growth_handler(data: Trajectories, growth: Growth, model: Any, guide: Any, K: int) -> GrowthMessenger:
-    max_rows = max(8, min(128, 4800 // data.stored.shape[1]))
+    max_rows = max(8, min(128, 4800 // data.typical_length))
     if growth.judges_after_training:
         reweight([guide], torch.zeros(K))  # equal weights: default sticks would give the first options most of the mass
     rule = RULES[growth.rule]() if isinstance(growth.rule, str) else growth.rule

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 
 def _check_fits(skills: "Skills", data: Trajectories) -> None:
-    if data.actions is None:
+    if data.action_steps is None:
         raise InputError("Expected demonstrations with actions but got none.")
     check(data.state_dim == skills.state_dim, f"states of {skills.state_dim} numbers", data.state_dim)
     kind = "discrete" if skills.discrete else "continuous"
     check(data.discrete == skills.discrete, f"{kind} actions", "discrete" if data.discrete else "continuous")
-    highest = int(data.actions.max()) + 1 if skills.discrete else data.action_dim
+    highest = data.action_dim
+    if skills.discrete:
+        highest = max(int(part.max()) for part in data.action_steps.chunks()) + 1
     fits = highest <= skills.action_dim if skills.discrete else highest == skills.action_dim
     check(fits, f"{skills.action_dim} {'actions' if skills.discrete else 'action dimensions'}", highest)
 
@@ -38,25 +40,26 @@ def _path(skills: "Skills", batch: Trajectories) -> OptionPath | SegmentPath:
 
 def batches(
     skills: "Skills", data: Trajectories, size: int
-) -> Iterator[tuple[Trajectories, OptionPath | SegmentPath, Tensor]]:
-    """Minibatches, the prior over their option paths, and log π_k(a_t | s_t) ``(N, T, K)``."""
+) -> Iterator[tuple[Tensor, Trajectories, OptionPath | SegmentPath, Tensor]]:
+    """Indices of episodes, a batch of them, the prior over its option paths, and log π_k(a_t | s_t) ``(N, T, K)``."""
     _check_fits(skills, data)
-    for batch in data.minibatches(min(size, data.rows_together()), device=skills.device):
+    for index in data.groups(min(size, data.rows_together())):
+        batch = data.batch(index, skills.device)
         if batch.states.dtype != skills.log_weights.dtype:
             batch = batch.to(dtype=skills.log_weights.dtype)
         emission = skills.policy(batch.states, mask=batch.mask).component_log_prob(batch.actions)
-        yield batch, _path(skills, batch), emission
+        yield index, batch, _path(skills, batch), emission
 
 
-def check_scores(scores: Tensor, start: int) -> None:
+def check_scores(scores: Tensor, episodes: Tensor) -> None:
     """Raises if the log-likelihood of an episode is not finite.
 
     :param scores: log-likelihoods ``(N,)``
-    :param start: index of the first of these episodes in the data set, for the message
+    :param episodes: indices of these episodes in the data set, for the message
     """
     bad = (~scores.isfinite()).nonzero()
     if len(bad):
         raise InputError(
             f"Expected states and actions that {scores.dtype} can square but got larger ones at episode "
-            f"{start + int(bad[0])}. Drop that episode, or scale what the skills are trained on."
+            f"{int(episodes[bad[0]])}. Drop that episode, or scale what the skills are trained on."
         )

@@ -23,8 +23,8 @@ from . import format as file_format
 from .episodes import batches, check_scores
 from .imitation import Imitation
 from .numpy_policy import NumpyHeads, softmax
-from .segmentation import IN_USE, Segmentation
-from .summary import Summary, option_names, summarize, table
+from .segmentation import IN_USE, FlatPlaces, Segmentation
+from .summary import Summary, option_names, options_before, summarize_flat, table
 from .validation import checked_option, checked_states
 
 _MODULES = ("policy", "termination", "state_weights")
@@ -205,11 +205,11 @@ class Skills:
     @torch.no_grad()
     def log_likelihood(self, trajectories: Trajectories, batch_size: int = 256) -> float:
         """Exact log-likelihood of the actions given the states, in nats per step."""
-        total, start = 0.0, 0
-        for batch, path, emission in batches(self, trajectories, batch_size):
+        total = 0.0
+        for index, _, path, emission in batches(self, trajectories, batch_size):
             scores = path.log_marginal(emission)
-            check_scores(scores, start)
-            total, start = total + float(scores.double().sum()), start + len(batch)
+            check_scores(scores, index)
+            total += float(scores.double().sum())
         return total / trajectories.num_steps
 
     @torch.no_grad()
@@ -220,38 +220,35 @@ class Skills:
             posterior at each step
         """
         choice(method, "method", ("viterbi", "posterior"))
-        options, switches, scores, start = [], [], [], 0
-        for batch, path, emission in batches(self, trajectories, batch_size):
+        lengths, steps = trajectories.lengths.cpu(), trajectories.num_steps
+        places, dtype = FlatPlaces(lengths), self.log_weights.dtype
+        options, switches = torch.zeros(steps, dtype=torch.long), torch.zeros(steps, dtype=dtype)
+        scores = torch.zeros(len(lengths), dtype=dtype)
+        for index, batch, path, emission in batches(self, trajectories, batch_size):
             posterior = path.posterior(emission)
-            check_scores(posterior.log_marginal, start)
-            start += len(batch)
-            if method == "viterbi":
-                best = path.viterbi(emission)[0]
-            else:
-                best = posterior.options.argmax(-1)
-                last = best.gather(-1, batch.lengths.unsqueeze(-1) - 1)
-                best = torch.where(batch.mask, best, last)
-            options.append(best.cpu())
-            switches.append(posterior.switches.cpu())
-            scores.append(posterior.log_marginal.cpu())
-        lengths = trajectories.lengths.cpu()
-        return Segmentation(torch.cat(options), torch.cat(switches), lengths, torch.cat(scores), self.num_options)
+            check_scores(posterior.log_marginal, index)
+            best = path.viterbi(emission)[0] if method == "viterbi" else posterior.options.argmax(-1)
+            at, mask = places.of(index, batch.mask.shape[1])
+            options[at[mask]] = best.cpu()[mask]
+            switches[at[mask]] = posterior.switches.cpu()[mask]
+            scores[index] = posterior.log_marginal.cpu()
+        width = trajectories.state_steps.width
+        return Segmentation.from_flat(options, switches, lengths, scores, self.num_options, width)
 
     @torch.no_grad()
     def summarize(self, trajectories: Trajectories, segmentation: Segmentation | None = None) -> Summary:
         """Usage, segment lengths, termination rates and actions of each option on these demonstrations."""
         segmentation = self.segment(trajectories) if segmentation is None else segmentation
-        before = torch.cat([segmentation.options[:, :1], segmentation.options[:, :-1]], 1)
-        rates, start = [], 0
-        for batch, _, _ in batches(self, trajectories, 256):
-            option = before[start : start + len(batch)]
-            start += len(batch)
-            logits = self.termination(batch.states).cpu().gather(-1, option.unsqueeze(-1)).squeeze(-1)
-            rates.append(torch.sigmoid(logits).float())
-        actions = trajectories.encoded_actions().float().cpu()
-        if self.discrete and actions.shape[-1] != self.action_dim:  # a negative pad drops actions that never occur
-            actions = nn.functional.pad(actions, (0, self.action_dim - actions.shape[-1]))
-        return summarize(segmentation, actions, torch.cat(rates))
+        before, places = options_before(segmentation), segmentation.places
+        rates = torch.zeros(len(before))
+        for index, batch, _, _ in batches(self, trajectories, 256):
+            at, mask = places.of(index, batch.mask.shape[1])
+            logits = self.termination(batch.states).cpu().gather(-1, before[at].unsqueeze(-1)).squeeze(-1)
+            rates[at[mask]] = torch.sigmoid(logits).float()[mask]
+        # a negative pad drops actions that never occur
+        missing = self.action_dim - trajectories.action_dim if self.discrete else 0
+        parts = (trajectories.encode(part).float().cpu() for part in trajectories.given_actions().chunks())
+        return summarize_flat(segmentation, (nn.functional.pad(part, (0, missing)) for part in parts), rates)
 
     def describe(self, trajectories: Trajectories | None = None) -> str:
         """A table with a line for each option.
