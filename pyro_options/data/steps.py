@@ -84,11 +84,11 @@ class PaddedSteps(Steps):
         return tuple(self.values.shape[2:])
 
     @property
-    def dtype(self) -> torch.dtype:  # type: ignore[override]
+    def dtype(self) -> torch.dtype:
         return self.values.dtype
 
     @property
-    def device(self) -> torch.device:  # type: ignore[override]
+    def device(self) -> torch.device:
         return self.values.device
 
     def __getitem__(self, index):
@@ -150,10 +150,11 @@ class FlatSteps(Steps):
     @classmethod
     def of_rows(cls, values: Tensor, lengths: Tensor, mapped: bool = False) -> "FlatSteps":
         """Of a padded array ``(N, T, …)``, whose memory is used as it is."""
-        N, T = values.shape[:2]
-        start = torch.arange(N) * T
-        flat = values.reshape(N * T, *values.shape[2:])
-        return cls((flat,), torch.zeros_like(start), start, lengths, T, values.dtype, values.device, mapped)
+        number, width = torch.arange(len(values)), values.shape[1]
+        kind = lengths, width, values.dtype, values.device, mapped
+        if values.is_contiguous():
+            return cls((values.flatten(0, 1),), torch.zeros_like(number), number * width, *kind)
+        return cls(tuple(values), number, torch.zeros_like(number), *kind)
 
     @classmethod
     def of_episodes(cls, episodes: Sequence[Tensor], mapped: bool = False) -> "FlatSteps":

@@ -3,7 +3,7 @@
 import math
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -16,66 +16,15 @@ from torch.nn.functional import one_hot
 
 from pyro_options.errors import InputError, check, check_count
 
-from .archive import naming, read_archive, write_archive
 from .batching import bucketed
 from .bits import unpack_bits
+from .ingestion import as_integers, episode_arrays, flat_store, integers, is_ragged, padded_store, validation_rows
 from .steps import FlatSteps, PaddedSteps, Steps
+from .trajectory_file import read_trajectories, write_trajectories
 from .validation import as_tensor, is_mapped, validate_actions, validate_layout, validate_lengths, validate_states
 
-_FORMAT = "pyro_options.Trajectories/1"  # padded arrays
-_FLAT_FORMAT = "pyro_options.Trajectories/2"  # flat arrays
 _FIELDS = ("state_steps", "action_steps", "num_actions", "population", "dataset_size", "packed")
-_PARTS = ("states", "actions")
-_HEADER = ("format", "packed", "acts", "num_actions")
-_SMALL = 2**12  # padded steps that are not worth avoiding
 _TOGETHER = 2**16  # padded steps to evaluate at a time
-
-
-def _integers(values: ArrayLike, name: str, copy: bool = False) -> Tensor:
-    tensor = as_tensor(values, name, copy)
-    check(not tensor.is_floating_point() and not tensor.is_complex(), f"integer {name}", tensor.dtype)
-    return tensor.long()
-
-
-def _is_ragged(lengths: Tensor, width: int) -> bool:
-    """Whether padding would more than double the number of steps."""
-    padded = len(lengths) * width
-    return padded > _SMALL and padded > 2 * int(lengths.sum())
-
-
-def _stored(values: Tensor, lengths: Tensor, mapped: bool, copy: bool) -> Steps:
-    """A store of padded values ``(N, T, …)``: files and padded arrays are used as they are, ragged ones compacted."""
-    if mapped:
-        return FlatSteps.of_rows(values, lengths, mapped)
-    width = values.shape[1]
-    mask = torch.arange(width, device=values.device) < lengths.unsqueeze(-1)
-    if _is_ragged(lengths, width):
-        return FlatSteps.of(values[mask], lengths, width)
-    values = values.clone() if copy else values
-    if bool(mask.all()):
-        return PaddedSteps(values, lengths)
-    # NaN or invalid indices in the padding must not reach any computation
-    clear = Tensor.masked_fill_ if copy else Tensor.masked_fill
-    return PaddedSteps(clear(values, ~mask.view(*mask.shape, *[1] * (values.dim() - 2)), 0), lengths)
-
-
-def _rows(steps: Steps) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
-    """Padded values and their mask; flat values as rows of one step, with the number of the episode of each."""
-    if isinstance(steps, PaddedSteps):
-        yield steps.values, steps.mask, None
-        return
-    ends, first = steps.lengths.cpu().cumsum(0), 0
-    for values in steps.chunks():
-        episodes = torch.searchsorted(ends, torch.arange(first, first + len(values)), right=True)
-        yield values.unsqueeze(1), torch.ones(len(values), 1, dtype=torch.bool, device=values.device), episodes
-        first += len(values)
-
-
-def _as_integers(steps: Steps) -> Steps:
-    if steps.dtype.is_floating_point:
-        return steps
-    check(not steps.dtype.is_complex, "integer actions", steps.dtype)
-    return steps.to(dtype=torch.long)
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -124,17 +73,17 @@ class Trajectories:
         stored = as_tensor(states, "states")
         validate_layout(stored, packed)
         N, T, _ = stored.shape
-        used = torch.full((N,), T, device=stored.device) if lengths is None else _integers(lengths, "lengths", copy)
+        used = torch.full((N,), T, device=stored.device) if lengths is None else integers(lengths, "lengths", copy)
         done = None if actions is None else as_tensor(actions, "actions")
         kept: Steps | None = None
         if validate:
             validate_lengths(used, N, T)
             if done is not None:
                 check(done.shape[:2] == (N, T), f"actions of shape ({N}, {T}, …)", tuple(done.shape))
-                kept = _as_integers(_stored(done.detach(), used, is_mapped(actions), copy))
-            seen = _stored(stored.detach(), used, is_mapped(states), copy)
+                kept = as_integers(padded_store(done.detach(), used, is_mapped(actions), copy))
+            seen = padded_store(stored.detach(), used, is_mapped(states), copy)
         else:
-            seen, kept = PaddedSteps(stored, used), None if done is None else _as_integers(PaddedSteps(done, used))
+            seen, kept = PaddedSteps(stored, used), None if done is None else as_integers(PaddedSteps(done, used))
         self._set(seen, kept, num_actions, population, packed)
         if validate:
             self._validate()
@@ -160,7 +109,7 @@ class Trajectories:
         for steps, part in ((self.state_steps, "states"), (self.action_steps, "actions")):
             if steps is None:
                 continue
-            for values, mask, episodes in _rows(steps):
+            for values, mask, episodes in validation_rows(steps):
                 if part == "states":
                     validate_states(values, mask, episodes)
                 else:
@@ -186,39 +135,14 @@ class Trajectories:
         >>> Trajectories.from_episodes([(torch.zeros(4, 2), [0, 1, 1]), (torch.zeros(2, 2), [1, 0])])
         Trajectories(2 episodes of 2 to 3 steps, states 2 × torch.float32, 2 discrete actions)
         """
-        check(isinstance(episodes, Iterable), "episodes, pairs of states and actions,", type(episodes).__name__)
-        states: list[Tensor] = []
-        actions: list[Tensor] = []
-        files = [True, True]
-        for i, episode in enumerate(episodes):
-            given = f"{len(episode)} parts" if isinstance(episode, Sequence) else type(episode).__name__
-            check(given == "2 parts", "pairs of states and actions", f"{given} at episode {i}")
-            named = [(part, f"{name} of episode {i}") for part, name in zip(episode, _PARTS)]
-            state, action = (as_tensor(part, name, padded=False) for part, name in named)
-            whole = state.dim() >= 1 and action.dim() >= 1
-            check(whole, "states and actions with a step axis", f"a single number at episode {i}")
-            steps = len(action)
-            check(steps >= 1, "episodes of at least one step", f"none at episode {i}", "Drop empty episodes first.")
-            check(
-                len(state) in (steps, steps + 1),
-                "as many states as actions, or one more",
-                f"{len(state)} states and {steps} actions at episode {i}",
-            )
-            for name, new, seen in (("states", state, states), ("actions", action, actions)):
-                kind = (tuple(new.shape[1:]), new.dtype)
-                first = (tuple(seen[0].shape[1:]), seen[0].dtype) if seen else kind
-                check(kind == first, f"{name} of shape and type {first} as in episode 0", f"{kind} at episode {i}")
-            states.append(state[:steps].detach())
-            actions.append(action.detach())
-            files = [before and is_mapped(part) for before, part in zip(files, episode)]
-        check(len(states) >= 1, "at least one episode", "none")
+        (states, actions), files = episode_arrays(episodes)
         lengths = torch.tensor([len(action) for action in actions])
-        if any(files) or _is_ragged(lengths, int(lengths.max())):
-            stores = [
+        if any(files) or is_ragged(lengths, int(lengths.max())):
+            seen, done = (
                 FlatSteps.of_episodes(values, mapped) if mapped else FlatSteps.joined(values, lengths)
                 for values, mapped in zip((states, actions), files)
-            ]
-            return cls._of_steps(*stores, num_actions, packed)
+            )
+            return cls._of_steps(seen, done, num_actions, packed)
         pad = torch.nn.utils.rnn.pad_sequence
         return cls(pad(states, True), pad(actions, True), lengths, num_actions, packed=packed, copy=False)
 
@@ -239,20 +163,10 @@ class Trajectories:
 
         :param lengths: number of steps of each episode ``(N,)``; their sum is the number of steps
         """
-        used = _integers(lengths, "lengths", copy)
+        used = integers(lengths, "lengths", copy)
         check(used.dim() == 1 and len(used) >= 1, "the length of at least one episode", tuple(used.shape))
-        validate_lengths(used, len(used), int(used.max()))
-        stores: list[FlatSteps | None] = []
-        for name, values in zip(_PARTS, (states, actions)):
-            flat = None if values is None else as_tensor(values, name).detach()
-            if flat is not None:
-                given = len(flat) if flat.dim() else "a single number"
-                check(given == int(used.sum()), f"{name} of {int(used.sum())} steps, the sum of the lengths,", given)
-                flat = flat.clone() if copy and not is_mapped(values) else flat
-            stores.append(None if flat is None else FlatSteps.of(flat, used, mapped=is_mapped(values)))
-        seen, done = stores
-        check(seen is not None, "states", None)
-        assert seen is not None
+        seen = flat_store(states, "states", used, copy)
+        done = None if actions is None else flat_store(actions, "actions", used, copy)
         return cls._of_steps(seen, done, num_actions, packed)
 
     @classmethod
@@ -262,30 +176,14 @@ class Trajectories:
         """From stores, which are validated."""
         validate_layout(states.outline, packed)
         new = object.__new__(cls)
-        new._set(states, None if actions is None else _as_integers(actions), num_actions, packed=packed)
+        new._set(states, None if actions is None else as_integers(actions), num_actions, packed=packed)
         new._validate()
         new._count_actions()
         return new
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes an npz file, atomically; packed states stay packed, and flat arrays flat."""
-        flat = not isinstance(self.state_steps, PaddedSteps)
-        stores = {"states": self.state_steps, "actions": self.action_steps}
-        arrays = {
-            name: torch.cat(list(steps.chunks())) if flat else steps.padded()
-            for name, steps in stores.items()
-            if steps is not None
-        } | {"lengths": self.lengths}
-        for name, value in arrays.items():
-            fix = "numpy has no such type: convert with .to(dtype=torch.float32)."
-            check(value.dtype is not torch.bfloat16, f"{name} of a type that numpy has", value.dtype, fix)
-        header = {
-            "format": np.array(_FLAT_FORMAT if flat else _FORMAT),
-            "packed": np.array(self.packed),
-            "acts": np.array(self.action_steps is not None),
-            "num_actions": np.array(-1 if self.num_actions is None else self.num_actions),
-        }
-        write_archive(path, header | {name: value.detach().cpu().numpy() for name, value in arrays.items()})
+        write_trajectories(path, self)
 
     @classmethod
     def load(cls, path: str | os.PathLike, max_bytes: int = 2**34) -> "Trajectories":
@@ -293,22 +191,7 @@ class Trajectories:
 
         :param max_bytes: raise if the arrays are larger than this
         """
-        header = read_archive(path, _HEADER, max_bytes, {"format": "Read other npz files with from_npz."})
-        try:
-            form, packed, acts, num_actions = (header[name].item() for name in _HEADER)
-            known = form in (_FORMAT, _FLAT_FORMAT)
-            check(known, f"the format {_FORMAT!r}", repr(form), "Read other npz files with from_npz.")
-            arrays = read_archive(path, ["states", "lengths"] + ["actions"] * bool(acts), max_bytes=max_bytes)
-            return (cls if form == _FORMAT else cls.from_flat)(
-                arrays["states"],
-                arrays.get("actions"),
-                arrays["lengths"],
-                None if num_actions < 0 else num_actions,
-                packed=bool(packed),
-                copy=False,
-            )
-        except (TypeError, ValueError) as error:
-            raise naming(path, error) from error
+        return read_trajectories(path, cls, max_bytes)
 
     @property
     def lengths(self) -> Tensor:
@@ -443,7 +326,7 @@ class Trajectories:
     @property
     def ragged(self) -> bool:
         """Whether episodes differ so much in length that batches are made of similar ones."""
-        return _is_ragged(self.lengths, self.state_steps.width) and not isinstance(self.state_steps, PaddedSteps)
+        return is_ragged(self.lengths, self.state_steps.width) and not isinstance(self.state_steps, PaddedSteps)
 
     @property
     def typical_length(self) -> int:
@@ -480,7 +363,8 @@ class Trajectories:
         :param device: of the result, by default that of the data
         """
         part = self[index.to(self.device)]
-        if not isinstance(part.state_steps, PaddedSteps):
+        stores = part.state_steps, part.action_steps or part.state_steps
+        if not all(isinstance(steps, PaddedSteps) for steps in stores):
             width = int(part.lengths.max()) if self.ragged else self.state_steps.width
             part = part._stores(lambda steps: PaddedSteps(steps.padded(width), steps.lengths))
         return part.to(device).unpack()

@@ -24,7 +24,7 @@ def _native(array: np.ndarray, copy: bool) -> np.ndarray:
 def is_mapped(values: Any) -> bool:
     """Whether an array is, or is part of, a file mapped into memory."""
     while isinstance(values, np.ndarray):
-        if isinstance(values, np.memmap) and values._mmap is not None:
+        if isinstance(values, np.memmap) and getattr(values, "_mmap", None) is not None:
             return True
         values = values.base
     return False
