@@ -66,9 +66,9 @@ def as_integers(steps: Steps) -> Steps:
 
 def flat_store(values: ArrayLike, name: str, lengths: Tensor, copy: bool) -> FlatSteps:
     """A store of flat values ``(steps, …)``; files are used as they are."""
-    flat, mapped, steps = as_tensor(values, name).detach(), is_mapped(values), int(lengths.sum())
+    validate_lengths(lengths, len(lengths), int(lengths.max()))
+    flat, mapped, steps = as_tensor(values, name).detach(), is_mapped(values), sum(lengths.tolist())
     given = len(flat) if flat.dim() else "a single number"
-    validate_lengths(lengths, len(lengths), max(1, flat.numel()))
     check(given == steps, f"{name} of {steps} steps, the sum of the lengths,", given)
     return FlatSteps.of(flat.clone() if copy and not mapped else flat, lengths, mapped=mapped)
 

@@ -1,5 +1,6 @@
 """Stores of one value per step for episodes of different lengths: padded to one length, or flat with offsets."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_CHUNK = 2**16  # steps
+_CHUNK = 2**16  # steps in a chunk, at most
+_NUMBERS = 2**20  # numbers in a chunk, about
 _ROWS = 256  # padded episodes in a chunk, at most
 
 
@@ -47,8 +49,11 @@ class Steps(ABC):
         """The values of one episode, ``(steps, …)``."""
 
     @abstractmethod
-    def chunks(self, num_steps: int = _CHUNK) -> Iterator[Tensor]:
-        """The values of all steps in order, ``(steps, …)`` in parts of about ``num_steps``."""
+    def chunks(self, num_steps: int | None = None) -> Iterator[Tensor]:
+        """The values of all steps in order, ``(steps, …)`` in parts of about ``num_steps``, by default a few MB."""
+
+    def _chunk_steps(self, num_steps: int | None) -> int:
+        return max(1, min(_CHUNK, _NUMBERS // max(1, math.prod(self.shape)))) if num_steps is None else num_steps
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Steps":
         """The same episodes, in memory, with ``function`` of the values ``(steps, …)``."""
@@ -106,7 +111,8 @@ class PaddedSteps(Steps):
     def episode(self, number):
         return self.values[number, : int(self.lengths[number])]
 
-    def chunks(self, num_steps=_CHUNK):
+    def chunks(self, num_steps=None):
+        num_steps = self._chunk_steps(num_steps)
         rows = max(1, min(_ROWS, num_steps // self.width))
         for values, mask in zip(self.values.split(rows), self.mask.split(rows)):
             used = values.flatten(0, 1) if bool(mask.all()) else values[mask]
@@ -177,6 +183,8 @@ class FlatSteps(Steps):
     @cached_property
     def _together(self) -> bool:
         """Whether the episodes follow each other in one array."""
+        if not len(self):
+            return False
         ends = self.start + self.lengths.cpu()
         return bool((self.array == self.array[0]).all()) and torch.equal(self.start[1:], ends[:-1])
 
@@ -198,8 +206,11 @@ class FlatSteps(Steps):
 
     def padded(self, width=None):
         width = self.width if width is None else width
-        first = self.arrays[0]
-        values = first.new_zeros((len(self), width, *self.shape))
+        if self._together and len(self) * width == int(self.lengths.sum()):  # one long episode is not copied
+            array, start, _ = self._places[0]
+            values = self.arrays[array][start : self._places[-1][2]].unflatten(0, (len(self), width))
+            return values.to(self.device, self.dtype)
+        values = self.arrays[0].new_zeros((len(self), width, *self.shape))
         for row, (array, start, end) in zip(values, self._places):
             row[: end - start] = self.arrays[array][start:end]
         return values.to(self.device, self.dtype)
@@ -208,7 +219,8 @@ class FlatSteps(Steps):
         array, start, end = self._places[number]
         return self.arrays[array][start:end].to(self.device, self.dtype)
 
-    def chunks(self, num_steps=_CHUNK):
+    def chunks(self, num_steps=None):
+        num_steps = self._chunk_steps(num_steps)
         if self._together:
             array, start, _ = self._places[0]
             for part in self.arrays[array][start : self._places[-1][2]].split(num_steps):
@@ -221,4 +233,5 @@ class FlatSteps(Steps):
                     yield torch.cat(run).to(self.device, self.dtype)
                     run = []
                 run.append(part)
-        yield torch.cat(run).to(self.device, self.dtype)
+        if run:
+            yield torch.cat(run).to(self.device, self.dtype)

@@ -25,6 +25,7 @@ from .validation import as_tensor, is_mapped, validate_actions, validate_layout,
 
 _FIELDS = ("state_steps", "action_steps", "num_actions", "population", "dataset_size", "packed")
 _TOGETHER = 2**16  # padded steps to evaluate at a time
+_NUMBERS = 2**22  # numbers of the states of those steps, if ragged
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -355,7 +356,8 @@ class Trajectories:
 
         :param size: see :meth:`rows_together`; by default all episodes, or as many as fit into memory if ragged
         """
-        return self._groups(len(self) if size is None else size, max_steps=_TOGETHER)
+        max_steps = min(_TOGETHER, _NUMBERS // self.state_dim)
+        return self._groups(len(self) if size is None else size, max_steps=max_steps)
 
     def batch(self, index: Tensor, device: torch.device | str | None = None) -> "Trajectories":
         """The episodes at ``index``, padded and with floating-point states.

@@ -305,8 +305,9 @@ class Trainer(ResumableTraining):
         count = self.data.num_batches(self.config.batch_size)
         for batch in itertools.islice(batches, self.batch, None):
             elbo = self.step(batch)
+            weight = len(batch) * batch.dataset_size / batch.population  # of each batch in a pass over the data
+            del batch  # before the next one is made: with one long episode it can be a large part of the data
             if not math.isnan(elbo):
-                weight = len(batch) * batch.dataset_size / batch.population  # of each batch in a pass over the data
                 self.total = self.total[0] + elbo * weight, self.total[1] + weight
             self.batch += 1
             if self.batch < count:  # after the last batch, growth comes before saving

@@ -102,4 +102,7 @@ class StandardizedInputs(VaryingInputs):
 
     def forward(self, states: Tensor) -> Tensor:
         """``(..., D) -> (..., len(index))``."""
-        return (super().forward(states) - self.center) / self.scale
+        kept = super().forward(states)
+        if kept.dtype == self.center.dtype:  # a copy already: two more would add up with wide states
+            return kept.sub_(self.center).div_(self.scale)
+        return (kept - self.center) / self.scale
