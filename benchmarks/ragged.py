@@ -2,11 +2,11 @@
 
     python benchmarks/ragged.py
 
-``discover`` with its defaults and a given number of epochs on one episode of 20,000 steps beside 500 of 50, and on eight
-of 20,000, in turn. ``ratio`` compares the seconds a step of training, with its growth checks; ``whole_ratio`` those of
-the whole call, with statistics at the end whose time does not depend on the data. Memory, relative to the bytes of all
-steps, is that of the arrays that hold the ragged data (``stored``), and the peak of a process that makes them and trains
-one epoch on them, less the peak of one with a hundredth of them (``peak``).
+``discover`` with its defaults and a given number of epochs on one episode of 20,000 steps beside 500 of 50, and on
+eight of 20,000, in turn. ``ratio`` compares the seconds a step of training, with its growth checks; ``whole_ratio``
+those of the whole call, with statistics at the end whose time hardly depends on the data. Memory is relative to the
+bytes of all steps: that of the arrays that hold the ragged data (``stored``), and the peak of a process that makes them
+and trains one epoch on them, less the peak of one with a hundredth of them (``peak``).
 """
 
 import json
