@@ -46,7 +46,7 @@ def test_a_long_training_with_moves_leaves_no_stale_optimizer_state(tmp_path, mo
 @pytest.mark.slow
 def test_ragged_data_cost_what_they_hold(tmp_path, monkeypatch):
     ragged = load_script(monkeypatch, BENCHMARKS / "ragged.py")
-    record = ragged.main(ragged.Args(epochs=4, rounds=3, out=tmp_path / "ragged.json"))
+    record = ragged.main(ragged.Args(out=tmp_path / "ragged.json"))
     assert record["ratio"] <= 1.5 and record["stored"] == 1 and record["peak"] <= 2
 
 
