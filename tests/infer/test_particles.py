@@ -115,7 +115,7 @@ def z_scores(one, other):
 
 
 @names
-@pytest.mark.parametrize("elbo", [Trace_ELBO, TraceGraph_ELBO])
+@pytest.mark.parametrize("elbo", [pytest.param(Trace_ELBO, marks=pytest.mark.slow), TraceGraph_ELBO])
 def test_vectorized_particles_give_the_same_elbo_and_gradients(name, elbo):
     run = make(name)
     one_by_one = estimates(elbo(num_particles=5), *run)
@@ -179,7 +179,7 @@ def evidence_and_error(log_weights):
     return torch.log(weights.mean()) + log_weights.max(), error
 
 
-@pytest.mark.parametrize("vectorized", [True, False])
+@pytest.mark.parametrize("vectorized", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name, guide_class", PROPOSALS)
 def test_importance_sampling_agrees_with_the_marginal(name, guide_class, vectorized):
     """With the prior as proposal, and with the guides whose samples are discrete."""
