@@ -242,11 +242,20 @@ class Trajectories:
         return len(self.stored)
 
     def __getitem__(self, index) -> "Trajectories":
-        """The episodes at ``index`` (an integer, slice, list or tensor), as a new data set."""
+        """The episodes at ``index`` (an integer, slice, list or tensor), as a minibatch of these.
+
+        Their ``population`` is the number of episodes here, to which a model scales their likelihood. See :meth:`alone`
+        to use them as a data set, such as held-out episodes.
+        """
         if isinstance(index, int | np.integer) or getattr(index, "shape", None) == ():
             index = [operator.index(index)]
-        actions = None if self.actions is None else self.actions[index]
-        return self._replace(states=self.stored[index], actions=actions, lengths=self.lengths[index], population=None)
+        actions, lengths = None if self.actions is None else self.actions[index], self.lengths[index]
+        population = max(len(self), len(lengths))  # an index may repeat episodes
+        return self._replace(states=self.stored[index], actions=actions, lengths=lengths, population=population)
+
+    def alone(self) -> "Trajectories":
+        """The same episodes as a data set of their own, not a minibatch: ``population`` is their number."""
+        return self._replace(population=len(self))
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Trajectories":
         """The same episodes on another device, or with floating-point states and actions of another type."""
@@ -277,7 +286,7 @@ class Trajectories:
         held = round(fraction * len(self)) if math.isfinite(fraction) else -1
         check(0 < held < len(self), f"a fraction that leaves episodes on both sides of {len(self)}", fraction)
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).to(self.device)
-        return self[order[held:]], self[order[:held]]
+        return self[order[held:]].alone(), self[order[:held]].alone()
 
     def rows_together(self, num_steps: int = 2**16) -> int:
         """Number of episodes, at least one, with about ``num_steps`` padded steps: bounds the memory of a batch."""
@@ -303,4 +312,7 @@ class Trajectories:
         shortest, longest = int(self.lengths.min()), int(self.lengths.max())
         lengths = f"{longest} steps" if shortest == longest else f"{shortest} to {longest} steps"
         states = f"{self.state_dim} packed bits" if self.packed else f"{self.state_dim} × {self.stored.dtype}"
-        return f"Trajectories({len(self)} episodes of {lengths}, states {states}, {kind})"
+        number = (
+            f"{len(self)}" if self.population == len(self) else f"minibatch of {len(self)} out of {self.population}"
+        )
+        return f"Trajectories({number} episodes of {lengths}, states {states}, {kind})"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyro_options.kernels.registry import KERNELS, TrackedFunction
+from pyro_options.kernels.registry import KERNELS, TrackedFunction, keep_provenance
 
 from .boundaries import PoissonBoundaries, poisson_lengths
 
@@ -71,4 +71,6 @@ def compiled_log_marginal(log_weights: Tensor, boundaries: PoissonBoundaries, em
     results = run_kernel(log_weights, boundaries, emission, gradients=needed)
     if results is None:
         return None
-    return CompiledSegmentMarginal.apply(log_weights, emission, results) if needed else results.value
+    if needed:
+        return CompiledSegmentMarginal.apply(log_weights, emission, results)
+    return keep_provenance(results.value, log_weights, emission)

@@ -103,7 +103,9 @@ def estimates(elbo, model, guide, data, parameters, repeats=20):
         for parameter in parameters:
             parameter.grad = None
         losses.append(elbo.loss_and_grads(model, guide, data))
-        gradients.append([0.0 if p.grad is None else float((sign * p.grad).sum()) for p, sign in zip(parameters, signs)])
+        gradients.append(
+            [0.0 if p.grad is None else float((sign * p.grad).sum()) for p, sign in zip(parameters, signs)]
+        )
     return torch.tensor(losses).double(), torch.tensor(gradients).double()
 
 

@@ -43,7 +43,9 @@ def test_nuts_refuses_discrete_latents(latent):
 def test_autoguides_train_on_collapsed_models(latent, guide):
     pyro.clear_param_store()
     model = collapse(MODELS[latent]())
-    svi = SVI(model, guide(model), pyro.optim.Adam({"lr": 0.05}), Trace_ELBO(num_particles=20, vectorize_particles=True))
+    svi = SVI(
+        model, guide(model), pyro.optim.Adam({"lr": 0.05}), Trace_ELBO(num_particles=20, vectorize_particles=True)
+    )
     losses = torch.tensor([svi.step(make_episodes()) for _ in range(60)])
     assert losses.isfinite().all() and losses[-10:].mean() < losses[:10].mean()
     pyro.clear_param_store()
