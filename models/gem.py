@@ -85,8 +85,8 @@ class Uniform(PyroModule):
 def beside_plate(log_weights: Tensor) -> Tensor:
     """Weights shared by all rows of a plate, ``(K,)`` or ``(..., 1, K)`` if particles are vectorized.
 
-    ``Predictive(parallel=True)`` passes particles of a vector that its guide samples outside of any plate as ``(S, K)``,
-    without the dimension of the plate, where they would be taken for rows.
+    ``Predictive(parallel=True)`` passes the particles of a vector that its guide samples outside of plates as
+    ``(S, K)``, without the dimension of the plate: they would be taken for rows.
     """
     return log_weights.unsqueeze(-2) if log_weights.dim() > 1 and log_weights.shape[-2] > 1 else log_weights
 

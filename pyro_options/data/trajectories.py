@@ -312,7 +312,6 @@ class Trajectories:
         shortest, longest = int(self.lengths.min()), int(self.lengths.max())
         lengths = f"{longest} steps" if shortest == longest else f"{shortest} to {longest} steps"
         states = f"{self.state_dim} packed bits" if self.packed else f"{self.state_dim} × {self.stored.dtype}"
-        number = (
-            f"{len(self)}" if self.population == len(self) else f"minibatch of {len(self)} out of {self.population}"
-        )
+        whole = self.population == len(self)
+        number = str(len(self)) if whole else f"minibatch of {len(self)} out of {self.population}"
         return f"Trajectories({number} episodes of {lengths}, states {states}, {kind})"

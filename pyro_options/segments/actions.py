@@ -21,8 +21,8 @@ class SegmentSkills(TorchDistribution):
 
     .. math:: p(h) = \prod_j \eta^\top h_j
 
-    A value has event shape ``(M, K)``: one-hot, or relaxed. A row of zeros is a skill not yet created, whose probability
-    is the mass that the weights leave.
+    A value has event shape ``(M, K)``: one-hot, or relaxed. A row of zeros is a skill not yet created, with the mass that the
+    weights leave as its probability.
 
     :param log_weights: log η, ``(K,)`` or ``(..., K)``, with η summing to at most one
     :param num_segments: M

@@ -61,7 +61,7 @@ def test_the_marginal_is_the_mean_likelihood_of_samples(kind, leftover):
 
 @kinds
 def test_normalized_paths_never_leave_the_options(kind):
-    path, _, logits, _ = path_of_kind(kind, 0.3)
+    path, *_ = path_of_kind(kind, 0.3)
     values = path.normalized().sample((2000,))
     assert (values[..., 1:].sum(-1) == 1).all()
     assert (path.sample((2000,))[..., 1:].sum(-1) == 0).any()
