@@ -154,10 +154,13 @@ class OptionPath(TorchDistribution):
         T, K = self.termination_logits.shape[-2:]
         with torch.no_grad():
             logits = pad(self.termination_logits.expand(shape + (T, K)), (0, 1), value=NEVER)
-            proposals = torch.distributions.Categorical(logits=self._log_draws(), validate_args=False)
-            proposals = proposals.expand(shape + (T,)).sample()  # K is an option not yet created
+            proposals = torch.distributions.Categorical(logits=self._step_weights(), validate_args=False)
+            proposals = proposals.expand(shape + (T,)).sample()
             noise = torch.rand(shape + (T,), dtype=logits.dtype, device=logits.device)
             stops = torch.sigmoid(logits) > noise.unsqueeze(-1)  # whether option k would terminate here
+            unassigned = self._log_draws()[..., -1].exp()
+            if bool((unassigned > torch.finfo(unassigned.dtype).eps).any()):
+                proposals = torch.where(torch.rand_like(noise) < unassigned, K, proposals)  # an option not yet created
             if self.step_mask is not None:
                 stops = stops & self.step_mask.unsqueeze(-1)
             option = proposals[..., 0]

@@ -21,8 +21,8 @@ class SegmentSkills(TorchDistribution):
 
     .. math:: p(h) = \prod_j \eta^\top h_j
 
-    A value has event shape ``(M, K)``: one-hot, or relaxed. A row of zeros is a skill not yet created, with the mass that the
-    weights leave as its probability.
+    A value has event shape ``(M, K)``: one-hot, or relaxed. A row of zeros is a skill not yet created: it has the mass
+    that the weights leave.
 
     :param log_weights: log η, ``(K,)`` or ``(..., K)``, with η summing to at most one
     :param num_segments: M
