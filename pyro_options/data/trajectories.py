@@ -328,10 +328,19 @@ class Trajectories:
         return len(self.state_steps)
 
     def __getitem__(self, index) -> "Trajectories":
-        """The episodes at ``index`` (an integer, slice, list or tensor), as a new data set."""
+        """The episodes at ``index`` (an integer, slice, list or tensor), as a minibatch of these.
+
+        Their ``population`` is the number of episodes here, to which a model scales their likelihood. See :meth:`alone`
+        to use them as a data set, such as held-out episodes.
+        """
         if isinstance(index, int | np.integer) or getattr(index, "shape", None) == ():
             index = [operator.index(index)]
-        return self._stores(lambda steps: steps[index], population=None, dataset_size=None)
+        population = max(len(self), len(self.lengths[index]))  # an index may repeat episodes
+        return self._stores(lambda steps: steps[index], population=population, dataset_size=population)
+
+    def alone(self) -> "Trajectories":
+        """The same episodes as a data set of their own, not a minibatch: ``population`` is their number."""
+        return self._replace(population=None, dataset_size=None)
 
     def _stores(self, change: Callable[[Steps], Steps], **changes: Any) -> "Trajectories":
         """The same data with ``change`` of both stores."""
@@ -359,7 +368,7 @@ class Trajectories:
         held = round(fraction * len(self)) if math.isfinite(fraction) else -1
         check(0 < held < len(self), f"a fraction that leaves episodes on both sides of {len(self)}", fraction)
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).to(self.device)
-        return self[order[held:]], self[order[:held]]
+        return self[order[held:]].alone(), self[order[:held]].alone()
 
     @property
     def ragged(self) -> bool:
@@ -447,4 +456,6 @@ class Trajectories:
         shortest, longest = int(self.lengths.min()), int(self.lengths.max())
         lengths = f"{longest} steps" if shortest == longest else f"{shortest} to {longest} steps"
         states = f"{self.state_dim} packed bits" if self.packed else f"{self.state_dim} × {self.state_steps.dtype}"
-        return f"Trajectories({len(self)} episodes of {lengths}, states {states}, {kind})"
+        whole = self.dataset_size == len(self)
+        episodes = str(len(self)) if whole else f"minibatch of {len(self)} out of {self.dataset_size}"
+        return f"Trajectories({episodes} episodes of {lengths}, states {states}, {kind})"

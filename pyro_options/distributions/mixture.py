@@ -14,7 +14,7 @@ class Mixture(TorchDistribution):
 
     .. math:: \log p(x) = \log \sum_k \eta_k\,p_k(x)
 
-    :param log_weights: log η, shape ``(K,)``, with η summing to at most one
+    :param log_weights: log η, shape ``(K,)`` or ``(..., K)``, with η summing to at most one
     :param components: :math:`p_k`, a distribution of batch shape ``(K,)``
     """
 
@@ -22,13 +22,14 @@ class Mixture(TorchDistribution):
 
     def __init__(self, log_weights, components, batch_shape=torch.Size(), validate_args=None):
         K = log_weights.shape[-1]
-        if log_weights.dim() != 1 or components.batch_shape != (K,):
+        if components.batch_shape != (K,):
             raise InputError(
-                f"Expected log_weights (K,) and components of batch shape (K,) but got {tuple(log_weights.shape)} and "
-                f"{tuple(components.batch_shape)}."
+                f"Expected log_weights (..., K) and components of batch shape (K,) but got {tuple(log_weights.shape)} "
+                f"and {tuple(components.batch_shape)}."
             )
         self.log_weights, self.components = log_weights, components
-        super().__init__(torch.Size(batch_shape), components.event_shape, validate_args=False)
+        shape = torch.broadcast_shapes(batch_shape, log_weights.shape[:-1])
+        super().__init__(shape, components.event_shape, validate_args=False)
 
     @property
     def num_components(self) -> int:
@@ -62,7 +63,8 @@ class Mixture(TorchDistribution):
         """Rows from the K components, with the weights renormalized to sum to one."""
         with torch.no_grad():
             shape = self._extended_shape(sample_shape)[: len(sample_shape) + len(self.batch_shape)]
-            chosen = torch.distributions.Categorical(logits=self.log_weights, validate_args=False).sample(shape)
+            logits = self.log_weights.expand(self.batch_shape + (self.num_components,))
+            chosen = torch.distributions.Categorical(logits=logits, validate_args=False).sample(sample_shape)
             rows = self.components.sample(shape)  # (..., K, event)
             index = chosen.reshape(shape + (1,) * (1 + len(self.event_shape)))
             return rows.gather(len(shape), index.expand(shape + (1,) + self.event_shape)).squeeze(len(shape))

@@ -165,9 +165,9 @@ class Trainer(ResumableTraining):
         self.device = resolve_device(config.device)
         self.model, self.guide, self.config, self.growth = model.to(self.device), guide.to(self.device), config, growth
         dtype = next(model.parameters()).dtype
-        self.data = data.to(self.device, dtype)
-        self.held_out = None if held_out is None else held_out.to(self.device, dtype)
-        self.final_data = self.data if final_data is None else final_data.to(self.device, dtype)
+        self.data = data.alone().to(self.device, dtype)
+        self.held_out = None if held_out is None else held_out.alone().to(self.device, dtype)
+        self.final_data = self.data if final_data is None else final_data.alone().to(self.device, dtype)
         self.shuffle_generator = torch.Generator().manual_seed(config.seed)
         self.optimizer = torch.optim.Adam(self._parameter_groups(), fused=True)
         self.elbo = TraceGraph_ELBO()
