@@ -102,8 +102,8 @@ MUTATIONS = (
     Mutation(
         "a minibatch is not scaled to its population",
         "pyro_options/data/trajectories.py",
-        "yield self[index].to(device).unpack()._replace(population=len(self))",
-        "yield self[index].to(device).unpack()",
+        "yield self.batch(index, device)._replace(population=population, dataset_size=len(self))",
+        "yield self.batch(index, device)",
         ("data/test_trajectories.py",),
     ),
     Mutation(

@@ -33,8 +33,8 @@ class _Amortized(PyroModule):
         """The distribution of the paths of a batch of episodes."""
         return AutoregressivePath(encoder.decoder(), context, encoder.num_options, mask, self.coupled)
 
-    def infer(self, context: torch.Tensor, episodes: Trajectories) -> dict:
-        """The ``infer`` dictionary of the site ``path``."""
+    def baseline_of(self, context: torch.Tensor, path: torch.Tensor, episodes: Trajectories) -> dict:
+        """Pyro's settings of a baseline at the site ``path``, given its value."""
         return {}
 
     def forward(self, episodes: Trajectories) -> None:
@@ -43,7 +43,9 @@ class _Amortized(PyroModule):
         context = encoder.context((episodes.states, episodes.encoded_actions()), episodes.mask, log_weights)
         index = torch.arange(len(episodes), device=context.device)
         with pyro.plate("episodes", episodes.population, subsample=index):
-            pyro.sample("path", self.path(encoder, context, episodes.mask), infer=self.infer(context, episodes))
+            baseline: dict = {}  # filled in when the shape of the path is known, and read after the guide has run
+            path = pyro.sample("path", self.path(encoder, context, episodes.mask), infer={"baseline": baseline})
+            baseline.update(self.baseline_of(context, path, episodes))
 
 
 class Relaxed(_Amortized):
@@ -97,12 +99,13 @@ class ScoreFunction(_Amortized):
         nn.init.zeros_(self.baseline[-1].weight)
         nn.init.zeros_(self.baseline[-1].bias)
 
-    def infer(self, context, episodes):
+    def baseline_of(self, context, path, episodes):
         baseline, plate_scale = self.baseline, episodes.population / len(episodes)
+        first = context[..., 0, :]
+        shape = list(path.shape[:-2])  # with a dimension of vectorized particles, which the context may lack
+        while shape[:1] == [1]:  # Pyro drops leading dimensions of size 1 from the cost that the baseline predicts
+            del shape[0]
         return {
-            "baseline": {
-                # (N,), and () for one episode: Pyro squeezes the cost from which it subtracts the baseline
-                "nn_baseline": lambda features: baseline(features).squeeze() * plate_scale,
-                "nn_baseline_input": context[:, 0],
-            }
+            "nn_baseline": lambda features: baseline(features).squeeze(-1) * plate_scale,
+            "nn_baseline_input": first.expand(path.shape[:-2] + first.shape[-1:]).reshape(*shape, first.shape[-1]),
         }

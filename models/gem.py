@@ -63,7 +63,7 @@ class GEM(PyroModule):
         return getattr(self, "fixed_discount", None)
 
     def forward(self, num_components: int) -> Tensor:
-        """Samples the sticks and returns log η, ``(K,)``."""
+        """Samples the sticks and returns log η, ``(K,)``, with the dimensions of the plates around it in front."""
         prior = gem_sticks(self.alpha(), num_components - self.remainder, self.discount())
         return log_stick_breaking(pyro.sample("sticks", prior), self.remainder)
 
@@ -80,6 +80,15 @@ class Uniform(PyroModule):
 
     def forward(self, num_components: int) -> Tensor:
         return (self.zero - torch.log(torch.full_like(self.zero, num_components))).expand(num_components)
+
+
+def beside_plate(log_weights: Tensor) -> Tensor:
+    """Weights shared by all rows of a plate, ``(K,)`` or ``(..., 1, K)`` if particles are vectorized.
+
+    ``Predictive(parallel=True)`` passes the particles of a vector that its guide samples outside of plates as
+    ``(S, K)``, without the dimension of the plate: they would be taken for rows.
+    """
+    return log_weights.unsqueeze(-2) if log_weights.dim() > 1 and log_weights.shape[-2] > 1 else log_weights
 
 
 def high_level_prior(name: str, alpha: float = 1.0) -> PyroModule:

@@ -11,7 +11,7 @@ from pyro_options.options.path import OptionPath
 from pyro_options.options.policies import option_heads
 from pyro_options.options.tilted_path import TiltedPath
 
-from .gem import high_level_prior
+from .gem import beside_plate, high_level_prior
 
 
 class OptionHMM(PyroModule):
@@ -22,7 +22,8 @@ class OptionHMM(PyroModule):
     with :math:`p(\zeta\mid\eta, s)` of :class:`~pyro_options.options.OptionPath`.
 
     Sites: ``sticks`` (unless ``prior="uniform"``), ``path`` of event shape ``(T, K + 1)`` and ``actions``, the last two
-    in the plate ``episodes``, which scales a minibatch to its population.
+    in the plate ``episodes``, which scales a minibatch to its population. Episodes without actions are generated from
+    the K options, with weights that are renormalized to sum to one and without the termination cost.
 
     :param policy: low-level policies; ``policy(states, path, mask)`` is a distribution over actions
     :param termination: ``termination(states)`` is logit ψ, ``(N, T, K)``
@@ -67,21 +68,23 @@ class OptionHMM(PyroModule):
         """The prior over paths in these episodes, without the termination cost, which only regularizes training."""
         return OptionPath(log_weights, self.termination(episodes.states), episodes.mask)
 
-    def _prior_path(self, log_weights, termination_logits, mask) -> OptionPath:
+    def _prior_path(self, log_weights, termination_logits, episodes: Trajectories) -> OptionPath:
+        """The distribution of the site ``path``."""
         if self.termination_cost:
-            return TiltedPath(log_weights, termination_logits, mask, self.termination_cost)
-        return OptionPath(log_weights, termination_logits, mask)
+            prior = TiltedPath(log_weights, termination_logits, episodes.mask, self.termination_cost)
+        else:
+            prior = OptionPath(log_weights, termination_logits, episodes.mask)
+        return prior if episodes.actions is not None else prior.normalized()
 
     def forward(self, episodes: Trajectories, log_weights: torch.Tensor | None = None):
         """Runs the generative process; with ``log_weights`` given, η is not sampled."""
         policy, mask = self.policy, episodes.mask  # once: each access of a PyroModule registers all its parameters
         if log_weights is None:
-            log_weights = self.high_level(policy.num_options)  # (K,)
+            log_weights = beside_plate(self.high_level(policy.num_options))  # (K,)
         actions, termination_logits = option_heads(policy, self.termination, episodes.states)
         index = torch.arange(len(episodes), device=episodes.states.device)
         with pyro.plate("episodes", episodes.population, subsample=index):
             # The guide samples the path and handles its gradient. Without has_rsample TraceGraph_ELBO would track the
             # provenance of the replayed value through every operation of the model, at twice the cost of a step.
-            prior = self._prior_path(log_weights, termination_logits, mask).has_rsample_(True)
-            path = pyro.sample("path", prior)
+            path = pyro.sample("path", self._prior_path(log_weights, termination_logits, episodes).has_rsample_(True))
             return pyro.sample("actions", actions(path, mask), obs=episodes.actions)

@@ -12,7 +12,7 @@ from pyro_options.segments.boundaries import PoissonBoundaries
 from pyro_options.segments.path import SegmentPath
 from pyro_options.segments.poisson_segments import PoissonSegments
 
-from .gem import high_level_prior
+from .gem import beside_plate, high_level_prior
 
 
 class CompILE(PyroModule):
@@ -22,7 +22,8 @@ class CompILE(PyroModule):
         \prod_t \pi_{h_{j(t)}}(a_t^{(i)}\mid s_t^{(i)})
 
     Sites: ``sticks`` (unless ``prior="uniform"``), ``boundaries`` of event shape ``(M - 1, T + 1)``, ``skills`` of
-    event shape ``(M, K)``, and ``actions``, the last three in the plate ``episodes``.
+    event shape ``(M, K)``, and ``actions``, the last three in the plate ``episodes``. Episodes without actions are
+    generated from the K skills, with weights that are renormalized to sum to one.
 
     :param policy: low-level policies; ``policy(states, mask=mask)`` is a distribution over actions with K components
     :param num_segments: M; an episode may have fewer, since segments may be empty
@@ -74,12 +75,13 @@ class CompILE(PyroModule):
         """Runs the generative process; with ``log_weights`` given, η is not sampled."""
         policy, mask = self.policy, episodes.mask  # once: each access of a PyroModule registers all its parameters
         if log_weights is None:
-            log_weights = self.high_level(policy.num_options)  # (K,)
+            log_weights = beside_plate(self.high_level(policy.num_options))  # (K,)
         likelihood = policy(episodes.states, mask=mask)
         index = torch.arange(len(episodes), device=episodes.states.device)
         with pyro.plate("episodes", episodes.population, subsample=index):
             # has_rsample: the guide handles the gradient of its samples, as in OptionHMM.
             boundaries = pyro.sample("boundaries", self.boundaries(episodes).has_rsample_(True))
-            drawn = SegmentSkills(log_weights, self.segments.count, mask.shape[:1]).has_rsample_(True)
-            skills = pyro.sample("skills", drawn)
+            drawn = SegmentSkills(log_weights, self.segments.count, mask.shape[:1])
+            drawn = drawn if episodes.actions is not None else drawn.normalized()
+            skills = pyro.sample("skills", drawn.has_rsample_(True))
             return pyro.sample("actions", SegmentedActions(likelihood, boundaries, skills, mask), obs=episodes.actions)

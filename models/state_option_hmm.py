@@ -12,6 +12,7 @@ from pyro_options.options.policies import option_heads
 from pyro_options.options.state_path import StatePath
 from pyro_options.options.state_weights import StateWeights
 
+from .gem import beside_plate
 from .option_hmm import OptionHMM
 
 
@@ -58,12 +59,14 @@ class StateOptionHMM(OptionHMM):
         """Runs the generative process; with ``log_weights`` given, η is not sampled."""
         policy, mask = self.policy, episodes.mask
         if log_weights is None:
-            log_weights = self.high_level(policy.num_options)  # (K,)
+            log_weights = beside_plate(self.high_level(policy.num_options))  # (K,)
         tilt = torch.cat([self.tilt.weight.flatten(), self.tilt.bias.flatten()])
         pyro.factor("tilt", dist.Normal(torch.zeros_like(tilt), self.tilt_scale).log_prob(tilt).sum())
         actions, termination_logits = option_heads(policy, self.termination, episodes.states)
         log_weights = self.state_log_weights(log_weights, episodes.states)  # (N, T, K)
         index = torch.arange(len(episodes), device=episodes.states.device)
         with pyro.plate("episodes", episodes.population, subsample=index):
-            path = pyro.sample("path", StatePath(log_weights, termination_logits, mask).has_rsample_(True))
+            prior = StatePath(log_weights, termination_logits, mask)
+            prior = prior if episodes.actions is not None else prior.normalized()
+            path = pyro.sample("path", prior.has_rsample_(True))
             return pyro.sample("actions", actions(path, mask), obs=episodes.actions)

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from pyro_options.errors import InputError, check, require
 
 from .action_spaces import action_bounds, action_counts, from_zero, to_space
+from .steps import Steps
 from .trajectories import Trajectories
 from .validation import exact_floats
 
@@ -123,11 +124,11 @@ def from_minari(dataset: "MinariDataset | str", packed: bool = False, download: 
         raise InputError(f"{dataset.id}: {error}") from error
 
 
-def _space(values: torch.Tensor) -> spaces.Box:
+def _space(values: Steps) -> spaces.Box:
     """An unbounded Box of the shape and type of one step; bytes are in [0, 255]."""
-    dtype = values.detach().cpu().numpy().dtype
+    dtype = torch.empty(0, dtype=values.dtype).numpy().dtype
     low, high = (0, 255) if dtype == np.uint8 else (-np.inf, np.inf)
-    return spaces.Box(low, high, values.shape[2:], dtype.type)
+    return spaces.Box(low, high, values.shape, dtype.type)
 
 
 def _action_space(data: Trajectories) -> gym.Space:
@@ -135,18 +136,11 @@ def _action_space(data: Trajectories) -> gym.Space:
         return spaces.MultiDiscrete(list(data.num_actions))
     if data.num_actions is not None:
         return spaces.Discrete(data.num_actions)
-    actions, bounds = _actions(data), data.action_bounds
-    inside = bounds is not None and bool(((actions >= bounds[0]) & (actions <= bounds[1]))[data.mask].all())
-    if bounds is None or not inside:
+    actions, bounds = data.given_actions(), data.action_bounds
+    if bounds is None or not all(bool(((a >= bounds[0]) & (a <= bounds[1])).all()) for a in actions.chunks()):
         return _space(actions)
     low, high = bounds.to(actions.dtype).numpy()
     return spaces.Box(low, high, dtype=low.dtype.type)
-
-
-def _actions(data: Trajectories) -> torch.Tensor:
-    if data.actions is None:
-        raise InputError("Expected demonstrations with actions but got none.")
-    return data.actions
 
 
 def to_minari(
@@ -172,10 +166,11 @@ def to_minari(
 
     data = trajectories.to("cpu")
     if rewards is not None:
-        check(tuple(rewards.shape) == tuple(data.mask.shape), f"rewards {tuple(data.mask.shape)}", tuple(rewards.shape))
+        shape = len(data), data.state_steps.width
+        check(tuple(rewards.shape) == shape, f"rewards {shape}", tuple(rewards.shape))
     if isinstance(env, str):
         env = gym.make(env)
-    observed = _space(data.stored) if env is None else env.observation_space
+    observed = _space(data.state_steps) if env is None else env.observation_space
     acted = _action_space(data) if env is None else env.action_space
     buffers = [_buffer(data, i, observed, acted, rewards, EpisodeBuffer) for i in range(len(data))]
     with warnings.catch_warnings():  # Minari warns about metadata that are missing, which are optional here
@@ -194,7 +189,7 @@ def to_minari(
 def _buffer(data: Trajectories, i: int, observed: gym.Space, acted: gym.Space, rewards, buffer_class):
     """Episode ``i`` as a Minari buffer."""
     T = int(data.lengths[i])
-    states, actions = data.stored[i, :T].numpy(), _actions(data)[i, :T].numpy()
+    states, actions = data.state_steps.episode(i).numpy(), data.given_actions().episode(i).numpy()
     check(spaces.flatdim(observed) == states.shape[-1], f"states of size {spaces.flatdim(observed)}", states.shape[-1])
     if isinstance(acted, spaces.Discrete):
         check(acted.n == data.num_actions, f"{acted.n} discrete actions", data.num_actions, "Is it that environment?")

@@ -1,5 +1,6 @@
 """Validation of episodes. Every error names the episode and the fix."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,15 @@ def _native(array: np.ndarray, copy: bool) -> np.ndarray:
     return np.array(array, dtype=array.dtype.newbyteorder("="), order="C") if copy or not readable else array
 
 
+def is_mapped(values: Any) -> bool:
+    """Whether an array is, or is part of, a file mapped into memory."""
+    while isinstance(values, np.ndarray):
+        if isinstance(values, np.memmap) and getattr(values, "_mmap", None) is not None:
+            return True
+        values = values.base
+    return False
+
+
 def as_tensor(values: Any, name: str, copy: bool = False, padded: bool = True) -> Tensor:
     """``values`` as a tensor; errors call them ``name``.
 
@@ -29,7 +39,9 @@ def as_tensor(values: Any, name: str, copy: bool = False, padded: bool = True) -
     try:
         if isinstance(values, Tensor):
             return values.clone() if copy else values
-        return torch.as_tensor(_native(values, copy) if isinstance(values, np.ndarray) else values)
+        with warnings.catch_warnings():  # nothing writes into arrays that are not copied
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+            return torch.as_tensor(_native(values, copy) if isinstance(values, np.ndarray) else values)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         fix = f"{_NUMBERS} Pad episodes to one length, or use Trajectories.from_episodes." if padded else _NUMBERS
         raise InputError(
@@ -46,9 +58,10 @@ def exact_floats(values: np.ndarray, episode: int, fix: str) -> np.ndarray:
     return floats
 
 
-def _first(bad: Tensor) -> int:
-    """Index of the first episode with a true entry."""
-    return int(bad.flatten(1).any(1).nonzero()[0])
+def _first(bad: Tensor, episodes: Tensor | None) -> int:
+    """Number of the first episode with a true entry; ``episodes`` has the number of each row, by default its index."""
+    row = int(bad.flatten(1).any(1).nonzero()[0])
+    return row if episodes is None else int(episodes[row])
 
 
 def validate_layout(states: Tensor, packed: bool) -> None:
@@ -61,7 +74,7 @@ def validate_layout(states: Tensor, packed: bool) -> None:
         check(states.dtype == torch.uint8, "packed states of type uint8", states.dtype, "Pack them with pack_bits.")
     else:
         fix = "Call .float() on them, or pass packed=True to read bytes as bits."
-        check(states.is_floating_point(), "floating point states", states.dtype, fix)
+        check(states.is_floating_point() or states.dtype == torch.uint8, "floating point states", states.dtype, fix)
 
 
 def validate_lengths(lengths: Tensor, N: int, T: int) -> None:
@@ -74,19 +87,23 @@ def validate_lengths(lengths: Tensor, N: int, T: int) -> None:
         raise InputError(f"Expected lengths in [1, {T}] but got {int(lengths[i])} at episode {i}. {fix}")
 
 
-def _validate_finite(values: Tensor, mask: Tensor, name: str) -> None:
+def _validate_finite(values: Tensor, mask: Tensor, name: str, episodes: Tensor | None) -> None:
     if not values.is_floating_point():
         return
     bad = ~torch.isfinite(values) & mask.unsqueeze(-1)
     if bad.any():
         raise InputError(
-            f"Expected finite {name} but got NaN or infinity at episode {_first(bad)}. Drop or repair that episode."
+            f"Expected finite {name} but got NaN or infinity at episode {_first(bad, episodes)}. "
+            "Drop or repair that episode."
         )
 
 
-def validate_states(states: Tensor, mask: Tensor) -> None:
-    """Checks that states are finite where ``mask`` is true."""
-    _validate_finite(states, mask, "states")
+def validate_states(states: Tensor, mask: Tensor, episodes: Tensor | None = None) -> None:
+    """Checks that states are finite where ``mask`` is true.
+
+    :param episodes: number of the episode of each row, for the message; by default its index
+    """
+    _validate_finite(states, mask, "states", episodes)
 
 
 def validate_bounds(bounds: Tensor | None, actions: Tensor) -> None:
@@ -99,8 +116,18 @@ def validate_bounds(bounds: Tensor | None, actions: Tensor) -> None:
     check(bool((bounds[0] < bounds[1]).all()), "lower bounds below upper bounds", bounds.tolist())
 
 
-def validate_actions(actions: Tensor, mask: Tensor, num_actions: int | tuple[int, ...] | None) -> None:
-    """Checks actions: integers ``(N, T)`` or ``(N, T, A)`` in ``[0, num_actions)``, or finite floats ``(N, T, A)``."""
+def validate_actions(
+    actions: Tensor,
+    mask: Tensor,
+    num_actions: int | tuple[int, ...] | None,
+    episodes: Tensor | None = None,
+    num_steps: int | None = None,
+) -> None:
+    """Checks actions: integers ``(N, T)`` or ``(N, T, A)`` in ``[0, num_actions)``, or finite floats ``(N, T, A)``.
+
+    :param episodes: number of the episode of each row, for the message; by default its index
+    :param num_steps: number of steps of all the data, if these are a part of them
+    """
     N, T = mask.shape
     check(actions.shape[:2] == (N, T), f"actions of shape ({N}, {T}, …)", tuple(actions.shape))
     if actions.is_floating_point():
@@ -108,27 +135,31 @@ def validate_actions(actions: Tensor, mask: Tensor, num_actions: int | tuple[int
         check(actions.dim() == 3, "continuous actions of shape (N, T, A)", tuple(actions.shape), fix)
         check(actions.shape[-1] >= 1, "at least one action dimension", tuple(actions.shape))
         check(num_actions is None, "num_actions=None with continuous actions", num_actions)
-        _validate_finite(actions, mask, "actions")
+        _validate_finite(actions, mask, "actions", episodes)
         return
     expected = "integer actions of shape (N, T), or (N, T, A) for several a step"
     check(actions.dim() in (2, 3) and 0 not in actions.shape, expected, tuple(actions.shape))
     if actions.dim() == 2:
         check(not isinstance(num_actions, tuple), "one number of actions for actions (N, T)", num_actions)
         assert not isinstance(num_actions, tuple)
-        _validate_integers(actions, mask, num_actions)
+        _validate_integers(actions, mask, num_actions, episodes, num_steps)
         return
     A = actions.shape[-1]
     fits = num_actions is None or (isinstance(num_actions, tuple) and len(num_actions) == A)
     check(fits, f"num_actions of each of {A} dimensions", num_actions)
     for d in range(A):
-        _validate_integers(actions[..., d], mask, num_actions[d] if isinstance(num_actions, tuple) else None)
+        count = num_actions[d] if isinstance(num_actions, tuple) else None
+        _validate_integers(actions[..., d], mask, count, episodes, num_steps)
 
 
-def _validate_integers(actions: Tensor, mask: Tensor, num_actions: int | None) -> None:
+def _validate_integers(
+    actions: Tensor, mask: Tensor, num_actions: int | None, episodes: Tensor | None, num_steps: int | None
+) -> None:
     """Checks that integers ``(N, T)`` are in ``[0, num_actions)``."""
     if num_actions is not None:
         check_count(num_actions, "num_actions")
-    high = max(_LARGE, 10 * int(mask.sum())) if num_actions is None else num_actions
+    total = int(mask.sum()) if num_steps is None else num_steps
+    high = max(_LARGE, 10 * total) if num_actions is None else num_actions
     bad = ((actions < 0) | (actions >= high)) & mask
     if bad.any():
         first = int(actions[bad][0])
@@ -140,4 +171,4 @@ def _validate_integers(actions: Tensor, mask: Tensor, num_actions: int | None) -
                 f"actions < {high} of so few steps",
                 "Drop that episode, or pass num_actions=… if it is right.",
             )
-        raise InputError(f"Expected {expected} but got {first} at episode {_first(bad)}. {fix}")
+        raise InputError(f"Expected {expected} but got {first} at episode {_first(bad, episodes)}. {fix}")

@@ -1,6 +1,5 @@
 """Builds the model, the guide and the growth handler of a method, sized for given demonstrations."""
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,7 +100,7 @@ def make_plan(
         given["weight_scale"] = config.weight_scale
     train = replace(train, **given, seed=seed)
     if config.growth.check_every is None:
-        updates = train.final_epoch * math.ceil(len(train_on) / train.batch_size)
+        updates = train.final_epoch * train_on.num_batches(train.batch_size)
         growth = replace(config.growth, check_every=check_every or max(1, updates // CHECKS))
         config = replace(config, growth=growth)
     return Plan(config, train, train_on, judge, None if judge is None else data)
@@ -148,7 +147,7 @@ def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None
 
     :param train: the training settings; by default those of :func:`~pyro_options.discover`
     """
-    check(data.actions is not None, "demonstrations with actions", "none")
+    check(data.action_steps is not None, "demonstrations with actions", "none")
     config = with_families(config.complete(), data)
     config = replace(config, **_simplest(config))
     if train is None or config.growth.check_every is None:
@@ -206,7 +205,7 @@ def _guide(config: MethodConfig, pieces: Pieces) -> Any:
 
 
 def _growth_handler(data: Trajectories, growth: Growth, model: Any, guide: Any, K: int) -> GrowthMessenger:
-    max_rows = max(8, min(128, 4800 // data.stored.shape[1]))
+    max_rows = max(8, min(128, 4800 // data.typical_length))
     if growth.judges_after_training:
         reweight([guide], torch.zeros(K))  # equal weights: default sticks would give the first options most of the mass
     rule = RULES[growth.rule]() if isinstance(growth.rule, str) else growth.rule

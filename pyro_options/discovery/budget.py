@@ -1,7 +1,7 @@
 """Default epochs, batch size and learning rate for given demonstrations."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,7 +40,7 @@ class Budget:
         """
         N = len(data)
         batch_size = max(1, min(round(self.batch_steps * N / data.num_steps), math.ceil(N / self.min_batches)))
-        batches = math.ceil(N / batch_size)
+        batches = data.num_batches(batch_size)
         epochs = min(self.max_epochs, math.ceil(self.updates / batches))
         rate = self.deep_learning_rate
         if not hidden:
@@ -55,8 +55,8 @@ class Budget:
 def varying_inputs(data: Trajectories) -> VaryingInputs:
     """A layer that selects the entries of a state that vary in these demonstrations."""
     if data.packed:
-        return VaryingInputs.from_bytes(data.stored, data.mask)
-    return VaryingInputs.from_states(data.states, data.mask)
+        return VaryingInputs.from_bytes(data.state_steps)
+    return VaryingInputs.from_states(data.state_steps)
 
 
 def state_inputs(data: Trajectories, skip_constant: bool = True, standardize: bool = True) -> VaryingInputs | None:
@@ -66,7 +66,7 @@ def state_inputs(data: Trajectories, skip_constant: bool = True, standardize: bo
     selected = varying_inputs(data) if skip_constant else VaryingInputs(torch.arange(data.state_dim), data.state_dim)
     if data.packed or not standardize:
         return selected
-    found = StandardizedInputs.fitted(selected, data.stored, data.mask)
+    found = StandardizedInputs.fitted(selected, data.state_steps)
     return found if skip_constant or isinstance(found, StandardizedInputs) else None
 
 
@@ -75,20 +75,27 @@ def action_units(data: Trajectories) -> tuple[Tensor, Tensor]:
 
     For a constant dimension the second is its absolute value instead, or 1 if it is zero.
     """
-    assert data.actions is not None
-    center, unit = moments(data.actions, data.mask)
+    center, unit = moments(data.given_actions())
     size = torch.where(center == 0, 1.0, center.abs())
     dtype = torch.get_default_dtype()
     return center.to(dtype), torch.where(unit == 0, size, unit).to(dtype)
 
 
-def _varying_sizes(data: Trajectories, standardize: bool, num_episodes: int = 100) -> Tensor:
-    """Absolute values of the varying entries of the states ``(steps, entries)``, of the first episodes."""
+def _varying_sizes(data: Trajectories, standardize: bool, num_episodes: int = 100) -> Callable[[], Iterator[Tensor]]:
+    """A function that iterates over absolute values of the varying entries of the states ``(steps, entries)``.
+
+    Of the first episodes, in parts.
+    """
     data = data[:num_episodes]
     inputs = state_inputs(data, standardize=standardize)
     assert inputs is not None
-    sizes = inputs(data.states)[data.mask].abs()
-    return sizes.float() if sizes.element_size() < 4 else sizes
+
+    def parts() -> Iterator[Tensor]:
+        for states in data.state_chunks():
+            sizes = inputs(states).abs()
+            yield sizes.float() if sizes.element_size() < 4 else sizes
+
+    return parts
 
 
 def _magnitude(sizes: Tensor) -> Tensor:
@@ -99,9 +106,9 @@ def _magnitude(sizes: Tensor) -> Tensor:
 
 def varying_size(data: Trajectories, standardize: bool = False) -> float:
     """Mean L1 norm of the varying entries of a state."""
-    sizes = _varying_sizes(data, standardize)
-    unit = _magnitude(sizes.max())
-    return float((sizes / unit).sum(-1).mean()) * float(unit)
+    parts = _varying_sizes(data, standardize)
+    unit = _magnitude(torch.stack([sizes.max() for sizes in parts()]).max())
+    return float(torch.cat([(sizes / unit).sum(-1) for sizes in parts()]).mean()) * float(unit)
 
 
 def active_inputs(data: Trajectories, standardize: bool = False) -> float:
@@ -109,7 +116,9 @@ def active_inputs(data: Trajectories, standardize: bool = False) -> float:
 
     For binary states it is the number of ones; it does not depend on the scale.
     """
-    sizes = _varying_sizes(data, standardize)
-    sizes = sizes / _magnitude(sizes.amax(-1, keepdim=True))
-    squares = sizes.square().sum(-1)
-    return float((sizes.sum(-1).square() / squares.clamp(min=torch.finfo(squares.dtype).tiny)).mean())
+    active = []
+    for sizes in _varying_sizes(data, standardize)():
+        sizes = sizes / _magnitude(sizes.amax(-1, keepdim=True))
+        squares = sizes.square().sum(-1)
+        active.append(sizes.sum(-1).square() / squares.clamp(min=torch.finfo(squares.dtype).tiny))
+    return float(torch.cat(active).mean())

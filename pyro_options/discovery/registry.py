@@ -62,6 +62,7 @@ class Pieces:
         """The selection of inputs and the state network behind it; ``None`` lets the policy build its own network."""
         if self.inputs is None or not self.config.hidden:
             return self.inputs
+        assert not isinstance(self.config.hidden, str)
         return nn.Sequential(self.inputs, *mlp(len(self.inputs.index), self.config.hidden)[0])
 
     def policy(self) -> OptionPolicy:

@@ -26,7 +26,7 @@ from .assembly import Plan, assemble, make_plan, with_families
 from .capacity import AUTO, Capacity
 from .config import DEFAULT_METHOD, MethodConfig, method_config
 from .growth import GROWTH_FIELDS
-from .search import MIN_EPOCHS, search
+from .search import MIN_EPOCHS, Trial, search
 from .trust import ONE_POLICY, ONE_POLICY_RATE, OTHER_SHARE, OTHER_STARTS, Judged, measure
 
 logger = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ def discover(
         restarts = RESTARTS if method == DEFAULT_METHOD and long and not made else 1
     fix = "Pass a function of Pieces that makes it: every start needs initial values of its own."
     check(restarts == 1 or not made, "restarts=1 with a module that is there already", restarts, fix)
-    check(trajectories.actions is not None, "demonstrations with actions", "none")
+    check(trajectories.action_steps is not None, "demonstrations with actions", "none")
     described = with_families(described, trajectories)  # held-out episodes must have values that the policy knows
     data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
     given: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
@@ -169,7 +169,8 @@ def discover(
         parts = assemble(data, plan.config, plan.train)
         return Trainer(parts.model, parts.guide, plan.train_on, plan.train, parts.growth, plan.judge, saved, plan.final)
 
-    plan, first, trials = planned(), None, []
+    plan, first = planned(), None
+    trials: list[Trial] = []
     if described.searches and plan.judge is not None and plan.train.epochs >= MIN_EPOCHS:
         fields = described.hidden, described.weight_scale
         found, trials = search(lambda one: begin(planned(one), 0), plan.judge, *fields, progress=progress)
@@ -185,7 +186,9 @@ def discover(
     others: list[Trainer] = []
     # growth from one option takes the whole training, so that shorter ones would find fewer
     if measures and described.num_options is None and fixed.growth.judges_after_training and not made:
-        short = planned(Capacity(fixed.hidden, fixed.weight_scale), max(1, round(OTHER_SHARE * settings.epochs)))
+        hidden, scale = fixed.hidden, fixed.weight_scale
+        assert not isinstance(hidden, str) and not isinstance(scale, str)
+        short = planned(Capacity(hidden, scale), max(1, round(OTHER_SHARE * settings.epochs)))
         for number in range(OTHER_STARTS):
             others.append(begin(short, restarts + number))
             others[-1].run()

@@ -29,11 +29,10 @@ def stretches(data: Trajectories, count: int, length: int) -> tuple[Tensor, Tens
     first = (torch.rand(count) * (lengths[rows] - length + 1).clamp(min=1)).long()
     states, actions = [], []
     for row, start in zip(rows.tolist(), first.tolist()):
-        episode = data[row : row + 1].unpack()
-        assert episode.actions is not None
         stop = min(start + length, int(lengths[row]))
-        states.append(episode.states[0, start:stop])
-        actions.append(episode.actions[0, start:stop])
+        episode = data[row : row + 1].cut(stop).unpack()
+        states.append(episode.state_steps.episode(0)[start:])
+        actions.append(episode.given_actions().episode(0)[start:])
     mask = pad_sequence([torch.ones(len(one), dtype=torch.bool, device=one.device) for one in states], True)
     return pad_sequence(states, True), pad_sequence(actions, True), mask
 

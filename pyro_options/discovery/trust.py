@@ -72,12 +72,10 @@ def adjusted_rand(first: Tensor, second: Tensor) -> float:
 def input_warnings(data: Trajectories) -> tuple[str, ...]:
     """Warnings about the demonstrations themselves."""
     found = []
-    assert data.actions is not None
-    if not data.discrete and looks_one_hot(data.actions, data.mask):
+    if not data.discrete and all(map(looks_one_hot, data.given_actions().chunks())):
         found.append("Actions are one-hot vectors: pass their indices, as integers, to treat them as discrete.")
     if not data.packed:
-        states = data.states[: max(1, _STEPS // data.mask.shape[1])]
-        states = states[data.mask[: len(states)]].double()
+        states = torch.cat(list(data[: data.rows_together(_STEPS)].state_chunks())).double()
         far = states.mean(0).abs() > FAR * states.std(0).clamp(min=1e-300)
         far &= (states != states[:1]).any(0)
         if bool(far.any()):
@@ -93,11 +91,10 @@ def share_at_bounds(data: Trajectories, families: Any) -> float | None:
     """Share of the steps at which an action is at a bound where it saturates; ``None`` for discrete actions."""
     if data.discrete or isinstance(families, str):
         return None
-    assert data.actions is not None
     real = [d for d, family in enumerate(families) if isinstance(family, GaussianFamily)]
-    low, high = bounds_of(families, data.actions.dtype)
-    actions = data.actions[data.mask][:, real].cpu()
-    return float(((actions <= low) | (actions >= high)).any(-1).double().mean())
+    low, high = bounds_of(families, data.given_actions().dtype)
+    parts = (part[:, real].cpu() for part in data.given_actions().chunks())
+    return sum(int(((part <= low) | (part >= high)).any(-1).sum()) for part in parts) / data.num_steps
 
 
 def log_num_actions(data: Trajectories) -> float | None:
@@ -113,15 +110,13 @@ def state_reveals(data: Trajectories, segmentation: Segmentation, steps: int = 1
 
     :returns: ``None`` if one option is on at all steps
     """
-    few = max(2, _STEPS // data.mask.shape[1])
-    data = data[:few]
-    options, mask = segmentation.options[: len(data)].to(data.device), data.mask
-    half = torch.zeros_like(mask)
-    half[: len(data) // 2] = True
+    data = data[: max(2, data.rows_together(_STEPS))]
+    options = segmentation.flat_options[: data.num_steps].to(data.device)
+    half = int(data.lengths[: len(data) // 2].sum())  # steps of the first half of the episodes
     K = int(options.max()) + 1
-    frequency = torch.bincount(options[mask & half], minlength=K).double() + 1
-    entropy = -float((frequency / frequency.sum()).log()[options[mask & ~half]].mean())
-    if K == 1 or not bool((mask & half).any()) or entropy < 0.05:
+    frequency = torch.bincount(options[:half], minlength=K).double() + 1
+    entropy = -float((frequency / frequency.sum()).log()[options[half:]].mean())
+    if K == 1 or not half or entropy < 0.05:
         return None
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(0)
@@ -129,14 +124,14 @@ def state_reveals(data: Trajectories, segmentation: Segmentation, steps: int = 1
         classifier = CategoricalPolicy(data.state_dim, 1, K, network=network).to(data.device)
         nn.init.zeros_(classifier.heads.weight)
         optimizer = torch.optim.Adam(classifier.parameters(), lr=0.05)
-        states = data.states.to(next(classifier.parameters()).dtype)
+        states = torch.cat(list(data.state_chunks())).to(next(classifier.parameters()).dtype).unsqueeze(0)
         for _ in range(steps):
-            loss = -classifier(states).component_log_prob(options)[mask & half].mean()
+            loss = -classifier(states[:, :half]).component_log_prob(options[:half].unsqueeze(0)).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
         with torch.no_grad():
-            left = -float(classifier(states).component_log_prob(options)[mask & ~half].mean())
+            left = -float(classifier(states[:, half:]).component_log_prob(options[half:].unsqueeze(0)).mean())
     return max(0.0, 1 - left / entropy)
 
 
@@ -157,7 +152,6 @@ def measure(
     :param families: of the action dimensions
     """
     segmentation = skills.segment(data)
-    mask = segmentation.mask
     found: dict = {"at_bounds": share_at_bounds(data, families), "inputs": input_warnings(data)}
     if judged is not None:
         steps = judged.episodes.num_steps
@@ -173,7 +167,7 @@ def measure(
     if others:
         other = [one.segment(data) for one in others]
         found["other_counts"] = tuple(one.used_options for one in other)
-        agreements = [adjusted_rand(segmentation.options[mask], one.options[mask]) for one in other]
+        agreements = [adjusted_rand(segmentation.flat_options, one.flat_options) for one in other]
         found["agreement"] = sum(agreements) / len(agreements)
     return Trust(
         num_options=segmentation.used_options,

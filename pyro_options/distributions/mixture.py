@@ -70,8 +70,8 @@ class Mixture(TorchDistribution):
         """Rows from the K components, with the weights renormalized to sum to one."""
         with torch.no_grad():
             shape = self._extended_shape(sample_shape)[: len(sample_shape) + len(self.batch_shape)]
-            choice = torch.distributions.Categorical(logits=self.log_weights, validate_args=False)
-            chosen = choice.expand(shape).sample()
+            logits = self.log_weights.expand(self.batch_shape + (self.num_components,))
+            chosen = torch.distributions.Categorical(logits=logits, validate_args=False).sample(sample_shape)
             if len(self.components.batch_shape) == 1:
                 rows = self.components.sample(shape)  # (..., K, event)
             else:

@@ -4,6 +4,8 @@ A stick ``v`` in (0, 1) is represented by ``x = logit(v)``: in float32 ``v`` its
 training.
 """
 
+import math
+
 import torch
 from pyro.distributions import TorchDistribution
 from torch import Tensor
@@ -11,7 +13,7 @@ from torch.distributions import constraints, register_kl
 from torch.distributions.utils import broadcast_all, lazy_property
 from torch.nn.functional import logsigmoid
 
-from .log_space import log1mexpexp, log_neg_log1mexpexp, log_softplus
+from .log_space import log1mexp, log1mexpexp, log_neg_log1mexpexp, log_softplus
 
 
 def _log_exponential(like: Tensor, shape: torch.Size) -> Tensor:
@@ -154,6 +156,21 @@ def log_stick_breaking(logits: Tensor, remainder: bool = False) -> Tensor:
     if remainder:
         return torch.nn.functional.pad(logsigmoid(logits), (0, 1)) + log_before
     return logsigmoid(logits) + log_before[..., :-1]
+
+
+def with_unassigned(log_weights: Tensor) -> Tensor:
+    """Log weights ``(..., K)`` with the log of the mass that they leave appended, ``(..., K + 1)``.
+
+    >>> with_unassigned(torch.tensor([0.5, 0.25]).log()).exp().tolist()
+    [0.5, 0.25, 0.25]
+
+    :param log_weights: of weights that sum to at most one; if they sum to one up to rounding, the appended mass is the
+        smallest normal number
+    """
+    total, limits = torch.logsumexp(log_weights, -1, keepdim=True), torch.finfo(log_weights.dtype)
+    some = total < -64 * limits.eps
+    log_left = log1mexp(torch.where(some, total, torch.full_like(total, -1.0)))
+    return torch.cat([log_weights, torch.where(some, log_left, math.log(limits.tiny))], -1)
 
 
 def logit_sticks(log_weights: Tensor) -> Tensor:

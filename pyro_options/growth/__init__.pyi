@@ -1,5 +1,6 @@
 from .births import Birth, DataBirth, RandomBirth, SplitBirth
 from .contracts import (
+    Batched,
     CollapsibleModel,
     ComponentLikelihood,
     ComponentSampler,
@@ -25,6 +26,7 @@ from .usage import Usage
 from .verdict import Verdict
 
 __all__ = [
+    "Batched",
     "Birth",
     "CollapsibleModel",
     "ComponentLikelihood",

@@ -11,11 +11,13 @@ Every rule, birth and removal works on any model that implements them:
 - :class:`Marginalizable` and :class:`CollapsibleModel`: latent sites that can be summed out.
 - :class:`Masked`, :class:`Weighable`, :class:`ComponentSampler`: optional; for padded data, for fast evaluation under
   other weights, and for data points that are not independent.
+- :class:`Batched`: optional, for data whose rows differ much in size.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from pyro_options.errors import check
@@ -54,6 +56,20 @@ class Weighable(Protocol):
         Expectation maximization over the weights calls it many times with the components held fixed. ``None`` if the
         likelihood depends on the weights in another way as well: the model is then run again for every call.
         """
+
+
+@runtime_checkable
+class Batched(Protocol):
+    """Rows of very different sizes, which decide themselves which of them are evaluated together."""
+
+    def groups(self, size: int | None = None) -> list[Tensor]:
+        """Indices ``(n,)`` of the rows of each batch; every row is in one of them.
+
+        :param size: rows of typical size in a batch, by default as many as memory allows
+        """
+
+    def batch(self, index: Tensor) -> Any:
+        """The rows at ``index``, as the model reads them."""
 
 
 @runtime_checkable
@@ -158,6 +174,18 @@ def fulfills(value: Any, contract: type, role: str) -> Any:
         got = f"{type(value).__name__} without {', '.join(missing)}"
         check(False, f"{role} to be a {contract.__name__}", got, fix)
     return value
+
+
+def row_groups(rows: Any, size: int | None = None, device: torch.device | None = None) -> list[Tensor]:
+    """Indices of each batch of rows: their own if they are :class:`Batched`, else ``size`` rows in order, or all."""
+    if isinstance(rows, Batched):
+        return rows.groups(size)
+    return list(torch.arange(len(rows), device=device).split(size or len(rows)))
+
+
+def take_rows(rows: Any, index: Tensor) -> Any:
+    """The rows at ``index``, as the model reads them."""
+    return rows.batch(index) if isinstance(rows, Batched) else rows[index]
 
 
 def mask_of(distribution: Any) -> Tensor | None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pyro_options.errors import check
 
-from .contracts import ComponentLikelihood, TransitionWeights, Weighable, fulfills
+from .contracts import ComponentLikelihood, TransitionWeights, Weighable, fulfills, row_groups, take_rows
 from .growable import axes_of, growables, involved
 from .resizing import num_components
 from .usage import Usage
@@ -120,7 +120,7 @@ class Scene:
         weights = self.require_data()
         parameters = self._parameters()
         K = num_components(self.modules)
-        one = self.data[torch.zeros(1, dtype=torch.long, device=weights.device)]
+        one = take_rows(self.data, torch.zeros(1, dtype=torch.long, device=weights.device))
         fn, value = self.observed(one, self.even_weights())
         grads = torch.autograd.grad(fn.log_prob(value).sum(), [p for p, _ in parameters], allow_unused=True)
         return sum(p.numel() // K for (p, _), grad in zip(parameters, grads) if grad is not None)
@@ -143,13 +143,18 @@ class Scene:
         parameters = [_Entries(p, axes, index) for p, axes in self._parameters()]
         moving = [nn.Parameter(entries.of(entries.parameter.detach())) for entries in parameters]
         optimizer = torch.optim.Adam(moving, lr=learning_rate)
+        batches = [take_rows(rows, index) for index in row_groups(rows, device=log_weights.device)]
         for _ in range(steps):
-            fn, value = self.observed(rows, log_weights)
-            loss = -fn.log_prob(value).sum() / len(rows)
-            grads = torch.autograd.grad(loss, [one.parameter for one in parameters], allow_unused=True)
-            with torch.no_grad():
+            optimizer.zero_grad()
+            for batch in batches:
+                fn, value = self.observed(batch, log_weights)
+                loss = -fn.log_prob(value).sum() / len(rows)
+                grads = torch.autograd.grad(loss, [one.parameter for one in parameters], allow_unused=True)
                 for own, grad, entries in zip(moving, grads, parameters):
-                    own.grad = None if grad is None else entries.of(grad)
+                    if grad is not None:
+                        part = entries.of(grad)
+                        own.grad = part if own.grad is None else own.grad + part
+            with torch.no_grad():
                 optimizer.step()
                 for own, entries in zip(moving, parameters):
                     entries.set(own)
@@ -186,20 +191,20 @@ class RowLikelihood:
     """
 
     def __init__(self, scene: Scene, rows: Any):
-        self._parts: list[Callable[[Tensor], Tensor]] = []
         device = scene.require_data().device
-        for index in torch.arange(len(rows), device=device).split(scene.batch_size):
-            self._parts.append(self._part(scene, rows[index]))
+        groups = row_groups(rows, scene.batch_size, device)
+        self._parts = [self._part(scene, rows, index) for index in groups]
+        self._place = torch.cat(groups).argsort().to(device)  # of each row among those of all batches
 
-    def _part(self, scene: Scene, rows: Any) -> Callable[[Tensor], Tensor]:
+    def _part(self, scene: Scene, rows: Any, index: Tensor) -> Callable[[Tensor], Tensor]:
         with torch.no_grad():
-            fn, value = scene.observed(rows, scene.even_weights())
+            fn, value = scene.observed(take_rows(rows, index), scene.even_weights())
             log_prob = fn.weighed(value) if isinstance(fn, Weighable) else None
         if log_prob is not None:
             return lambda log_weights: log_prob(log_weights + math.log1p(-LEFT))
 
         def run_again(log_weights: Tensor) -> Tensor:
-            fn, value = scene.observed(rows, log_weights)
+            fn, value = scene.observed(take_rows(rows, index), log_weights)
             return fn.log_prob(value)
 
         return run_again
@@ -207,7 +212,7 @@ class RowLikelihood:
     @torch.no_grad()
     def __call__(self, log_weights: Tensor) -> Tensor:
         """Log-likelihoods ``(rows,)``."""
-        return torch.cat([part(log_weights) for part in self._parts])
+        return torch.cat([part(log_weights) for part in self._parts])[self._place]
 
     def refit(self, log_weights: Tensor, steps: int = 5) -> Tensor:
         """Log weights after ``steps`` of expectation maximization over the weights.

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pyro
+import torch
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
@@ -15,19 +16,24 @@ def _entropy(probs: Tensor) -> Tensor:
     return -(probs * safe_log(probs)).sum(-1)
 
 
-def usage_entropy(responsibilities: Tensor, mask: Tensor | None, per: str) -> Tensor:
-    """Entropy of the average usage of components, in nats.
+def usage_entropy(responsibilities: Tensor, mask: Tensor | None, per: str, particles: int = 0) -> Tensor:
+    """Entropy of the average usage of components, in nats; one number for each particle.
 
     :param responsibilities: ``(N, ..., K)``, zero where masked out
     :param mask: ``(N, ...)``
     :param per: ``"batch"`` is the entropy of the average over the whole batch; ``"trajectory"`` is the mean over rows
         of the entropy of each row's average (the paper's equation 19)
+    :param particles: number of dimensions before N
     """
-    flat = responsibilities.flatten(1, -2)  # (N, T, K)
-    counts = flat.new_full((len(flat), 1), flat.shape[1]) if mask is None else mask.flatten(1).sum(-1, keepdim=True)
+    flat = responsibilities.unsqueeze(-2).flatten(particles + 1, -2)  # (..., N, T, K)
+    if mask is None:
+        counts = torch.full_like(flat[..., :1, 0], flat.shape[-2])
+    else:
+        mask = mask.expand(responsibilities.shape[:-1])
+        counts = mask.unsqueeze(-1).flatten(particles + 1).sum(-1, keepdim=True)  # (..., N, 1)
     if per == "batch":
-        return _entropy(flat.sum((0, 1)) / counts.sum())
-    return _entropy(flat.sum(1) / counts).mean()
+        return _entropy(flat.sum((-3, -2)) / counts.sum(-2))
+    return _entropy(flat.sum(-2) / counts).mean(-1)
 
 
 class EntropyMessenger(Messenger):
@@ -59,14 +65,17 @@ class EntropyMessenger(Messenger):
     def _pyro_post_sample(self, msg):
         if msg["name"] == self.site and self.weight > 0:
             fn = fulfills(msg["fn"], ComponentLikelihood, f"the distribution of site {self.site!r}")
-            self._population = max((frame.full_size or frame.size for frame in msg["cond_indep_stack"]), default=1)
-            self._entropy = usage_entropy(fn.responsibilities(msg["value"]), mask_of(fn), self.per)
+            rows = max(msg["cond_indep_stack"], key=lambda frame: frame.dim, default=None)  # particles are further left
+            self._population = 1 if rows is None else rows.full_size or rows.size
+            particles = max(0, len(fn.batch_shape) - 1)
+            entropy = usage_entropy(fn.responsibilities(msg["value"]), mask_of(fn), self.per, particles)
+            self._entropy = entropy.unsqueeze(-1) if particles else entropy  # beside the plate of rows
 
     def __exit__(self, *args):
         result = super().__exit__(*args)
         if self._entropy is not None and args[0] is None:
             pyro.factor("usage_entropy", self.weight * self._population * self._entropy)
-            self.bonus = self.weight * float(self._entropy.detach())
+            self.bonus = self.weight * float(self._entropy.detach().mean())
         self._entropy = None
         return result
 

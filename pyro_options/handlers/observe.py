@@ -30,11 +30,12 @@ class ObserveMessenger(Messenger):
         fn = fulfills(msg["fn"], ComponentLikelihood, f"the distribution of site {self.site!r}")
         value = msg["value"]
         with torch.no_grad():
-            log_prob = fn.component_log_prob(value).flatten(0, -2)  # (points, K)
-            responsibilities = fn.responsibilities(value).flatten(0, -2)
-            mask = mask_of(fn)
-            if mask is not None:
-                log_prob, responsibilities = log_prob[mask.flatten()], responsibilities[mask.flatten()]
+            responsibilities, mask = fn.responsibilities(value), mask_of(fn)
+            log_prob = fn.component_log_prob(value).expand_as(responsibilities)  # may lack a dimension of particles
+            if mask is None:
+                mask = torch.ones((), dtype=torch.bool, device=log_prob.device)
+            mask = mask.expand(log_prob.shape[:-1])
+            log_prob, responsibilities = log_prob[mask], responsibilities[mask]  # (points, K)
             likelihood = torch.bincount(log_prob.argmax(-1), minlength=log_prob.shape[-1])
             posterior = responsibilities.sum(0)
             if self._likelihood is None:

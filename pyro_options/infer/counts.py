@@ -10,7 +10,14 @@ from pyro import poutine
 from torch import Tensor
 
 from pyro_options.errors import check
-from pyro_options.growth.contracts import CollapsibleModel, ComponentLikelihood, ComponentSampler, mask_of
+from pyro_options.growth.contracts import (
+    CollapsibleModel,
+    ComponentLikelihood,
+    ComponentSampler,
+    mask_of,
+    row_groups,
+    take_rows,
+)
 from pyro_options.handlers.collapse import collapse
 
 
@@ -91,16 +98,15 @@ def component_counts(
     """
     check(num_draws >= 1, "num_draws >= 1", num_draws)
     check(min_points >= 1 and 0 <= min_share <= 1, "min_points >= 1 and min_share in [0, 1]", (min_points, min_share))
-    size = len(data) if batch_size is None else batch_size
     model = collapse(model) if isinstance(model, CollapsibleModel) else model
-    parts = [data[index] for index in torch.arange(len(data)).split(size)]
+    groups = row_groups(data, batch_size)
     draws, K = [], 0
     with pyro.get_param_store().scope(), pyro.validation_enabled(False):
         for _ in range(num_draws):
             weights = poutine.trace(guide.weights).get_trace()
             counts: Tensor = torch.zeros((), dtype=torch.long)
-            for part in parts:
-                nodes = poutine.trace(poutine.replay(model, weights)).get_trace(part).nodes
+            for index in groups:
+                nodes = poutine.trace(poutine.replay(model, weights)).get_trace(take_rows(data, index)).nodes
                 node = nodes[_observed_site(nodes) if site is None else site]
                 K = node["fn"].component_log_prob(node["value"]).shape[-1]
                 counts = counts + torch.bincount(

@@ -165,9 +165,9 @@ class Trainer(ResumableTraining):
         self.device = resolve_device(config.device)
         self.model, self.guide, self.config, self.growth = model.to(self.device), guide.to(self.device), config, growth
         dtype = next(model.parameters()).dtype
-        self.data = data.to(self.device, dtype)
-        self.held_out = None if held_out is None else held_out.to(self.device, dtype)
-        self.final_data = self.data if final_data is None else final_data.to(self.device, dtype)
+        self.data = data.alone().to(self.device, dtype)
+        self.held_out = None if held_out is None else held_out.alone().to(self.device, dtype)
+        self.final_data = self.data if final_data is None else final_data.alone().to(self.device, dtype)
         self.shuffle_generator = torch.Generator().manual_seed(config.seed)
         self.optimizer = torch.optim.Adam(self._parameter_groups(), fused=True)
         self.elbo = TraceGraph_ELBO()
@@ -176,7 +176,7 @@ class Trainer(ResumableTraining):
         self.history = History()
         self.epoch = self.num_steps = self.batch = 0  # batch counts within the epoch
         self.epoch_generator_state = self.shuffle_generator.get_state()  # at the start of the epoch
-        self.total = (0.0, 0)  # summed ELBO and number of the episodes seen so far in this epoch
+        self.total: tuple[float, float] = (0.0, 0)  # summed ELBO and weight of the episodes seen so far in this epoch
         self._epochs_to_run: int | None = None  # argument of the current call of run
         self._validated = 0  # the K for which Pyro's validation has passed
         self.health = Health(self)
@@ -249,7 +249,8 @@ class Trainer(ResumableTraining):
     def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """The inverse of :meth:`position`."""
         elbo, episodes = numbers["elbo"], numbers["episodes"]
-        check(type(episodes) is int and episodes >= 0, "episodes to be a count", repr(episodes))
+        count = type(episodes) in (int, float) and 0 <= episodes < math.inf
+        check(count, "episodes to be a count", repr(episodes))
         self.total, self.epoch_generator_state = (float(elbo), episodes), tensors["order"]
 
     def parameters(self) -> list[torch.nn.Parameter]:
@@ -284,7 +285,7 @@ class Trainer(ResumableTraining):
         torch.nn.utils.clip_grads_with_norm_(self.parameters(), self.config.clip_norm, norm)
         self.optimizer.step()
         self.num_steps += 1
-        return -loss - self.entropy.bonus
+        return -loss - self.entropy.bonus * batch.population / batch.dataset_size
 
     def _loss_and_grads(self, batch: Trajectories) -> float:
         model, guide = self.objective
@@ -294,7 +295,7 @@ class Trainer(ResumableTraining):
         with (
             pyro.validation_enabled(validate),
             pyro.get_param_store().scope(),
-            poutine.scale(scale=1 / batch.population),
+            poutine.scale(scale=1 / batch.dataset_size),
             shared_product(batch.states, self.model, self.guide),
         ):
             return self.elbo.loss_and_grads(model, guide, batch)
@@ -393,7 +394,7 @@ class Trainer(ResumableTraining):
     def _enough_time(self) -> bool:
         """Whether enough steps remain to train a component that is added now."""
         assert self.growth is not None
-        ahead = (self.config.final_epoch - self.epoch) * math.ceil(len(self.data) / self.config.batch_size)
+        ahead = (self.config.final_epoch - self.epoch) * self.data.num_batches(self.config.batch_size)
         return self.growth.enough_time(ahead)
 
     def train_epoch(self) -> Iterator[None]:
@@ -406,12 +407,15 @@ class Trainer(ResumableTraining):
         self.settled = False
         data = self.final_data if self.in_final_phase else self.data
         batches = data.minibatches(self.config.batch_size, self.shuffle_generator)
+        count = data.num_batches(self.config.batch_size)
         for batch in itertools.islice(batches, self.batch, None):
             elbo = self.step(batch)
+            weight = len(batch) * batch.dataset_size / batch.population  # of each batch in a pass over the data
+            del batch  # before the next one is made: with one long episode it can be a large part of the data
             if not math.isnan(elbo):
-                self.total = self.total[0] + elbo * len(batch), self.total[1] + len(batch)
+                self.total = self.total[0] + elbo * weight, self.total[1] + weight
             self.batch += 1
-            if self.batch * self.config.batch_size < len(data):  # after the last batch, growth comes before saving
+            if self.batch < count:  # after the last batch, growth comes before saving
                 yield
         self.health.check_epoch()
         self.record(self.total[0] / self.total[1])

@@ -1,6 +1,7 @@
-from .registry import Kernels, TrackedFunction
+from .registry import Kernels, TrackedFunction, keep_provenance
 
 __all__ = [
     "Kernels",
     "TrackedFunction",
+    "keep_provenance",
 ]

@@ -65,6 +65,12 @@ KERNELS = {
 }
 
 
+def keep_provenance(result: Any, *inputs: Any) -> Any:
+    """``result``, computed from ``inputs`` by a kernel, with Pyro's provenance of all of them."""
+    provenance = frozenset().union(*map(get_provenance, inputs))
+    return track_provenance(result, provenance) if provenance else result
+
+
 class TrackedFunction(torch.autograd.Function):
     """An autograd function that keeps Pyro's provenance: every custom function of the library derives from it.
 
@@ -76,6 +82,4 @@ class TrackedFunction(torch.autograd.Function):
     @classmethod
     def apply(cls, *inputs: Any) -> Any:
         """The function of these inputs, with the provenance of all of them."""
-        provenance = frozenset().union(*map(get_provenance, inputs))
-        result = super().apply(*map(detach_provenance, inputs))
-        return track_provenance(result, provenance) if provenance else result
+        return keep_provenance(super().apply(*map(detach_provenance, inputs)), *inputs)

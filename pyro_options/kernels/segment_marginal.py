@@ -4,8 +4,8 @@ Always in float64, with likelihoods divided by that of the best skill at each st
 and no further normalization is needed. Terms that underflow are below 1e-308, which is negligible for an episode whose
 probability is above ``FAINT``; the caller computes the others in log space.
 
-Shapes: ``log_weights (K,)``, ``exactly`` and ``at_least`` ``(T + 1,)``, P(L = l) and P(L >= l) of a segment's length L,
-``emission (N, T, K)``, ``lengths (N,)``. Outputs are ``value (N,)``, :math:`-\infty` for an episode below ``FAINT``,
+Shapes: ``log_weights (N, K)``, ``exactly`` and ``at_least`` ``(T + 1,)``, P(L = l) and P(L >= l) of a segment's length
+L, ``emission (N, T, K)``, ``lengths (N,)``. Outputs are ``value (N,)``, :math:`-\infty` for an episode below ``FAINT``,
 ``grad_weights (N, K)``, ``grad_emission (N, T, K)``, which is :math:`p(h_t=k\mid a)`, and ``starts (N, T, K)``, the
 probability that a segment of skill k begins at t; empty output arrays are skipped.
 """
@@ -147,9 +147,9 @@ def log_marginal(
     weights, likelihood, evidence = np.empty(K), np.empty((T, K)), np.empty((T + 1, T + 1))
     alpha, beta, each = np.empty((T + 1, M)), np.empty((T + 1, M)), np.empty((T + 1, K))
     nothing = np.empty((0, K), dtype=emission.dtype)
-    for k in range(K):
-        weights[k] = math.exp(np.float64(log_weights[k]))
     for n in range(first, last):
+        for k in range(K):
+            weights[k] = math.exp(np.float64(log_weights[n, k]))
         length = lengths[n]
         divided = _relative(emission[n], length, likelihood)
         _segments(weights, likelihood, length, evidence)

@@ -77,12 +77,15 @@ def _torch_recurrence(gates: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
 
 
 def backward_recurrence(gates: Tensor, weight: Tensor, mask: Tensor) -> Tensor:
-    """The recurrent part of :func:`backward_lstm`: hidden states ``(N, T, H)``.
+    """The recurrent part of :func:`backward_lstm`: hidden states ``(..., N, T, H)``.
 
-    :param gates: contribution of inputs and biases ``(N, T, 4H)``; may be overwritten
+    :param gates: contribution of inputs and biases ``(..., N, T, 4H)``; may be overwritten
     :param weight: of the hidden state ``(4H, H)``
     :param mask: ``(N, T)``
     """
+    if gates.dim() > 3:
+        flat = mask.expand(gates.shape[:-1]).flatten(0, -2)
+        return backward_recurrence(gates.flatten(0, -3), weight, flat).unflatten(0, gates.shape[:-2])
     if not KERNEL.take(gates, weight):
         return _torch_recurrence(gates, weight, mask)
     return CompiledRecurrence.apply(gates, weight, mask.sum(-1))

@@ -1,5 +1,8 @@
 """Selection of the state entries that vary in the demonstrations."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -7,6 +10,21 @@ from torch import Tensor, nn
 from pyro_options.errors import check
 
 _ROWS = 16  # episodes to compare at a time
+
+
+def used_rows(values: Any, mask: Tensor | None, rows: int) -> Iterator[Tensor]:
+    """Values of the unpadded steps ``(steps, D)``, in parts.
+
+    :param values: padded ``(N, T, D)``, or an object whose ``chunks()`` iterates over such parts
+    :param mask: ``(N, T)`` of padded values
+    :param rows: padded episodes in a part
+    """
+    if not isinstance(values, Tensor):
+        yield from values.chunks()
+    else:
+        assert mask is not None
+        for part, used in zip(values.split(rows), mask.split(rows)):
+            yield part[used]
 
 
 class VaryingInputs(nn.Module):
@@ -32,26 +50,26 @@ class VaryingInputs(nn.Module):
         self.register_buffer("index", index.clone())
 
     @classmethod
-    def from_states(cls, states: Tensor, mask: Tensor) -> "VaryingInputs":
+    def from_states(cls, states: Any, mask: Tensor | None = None) -> "VaryingInputs":
         """Keeps the entries that vary over the unpadded steps, or one entry if none does.
 
-        :param states: ``(N, T, D)``
-        :param mask: ``(N, T)``
+        :param states: ``(N, T, D)``, or an object whose ``chunks()`` iterates over parts ``(steps, D)`` of them
+        :param mask: ``(N, T)``, unless there are chunks
         """
-        reference = states[0, 0]
+        reference = next(used_rows(states, mask, 1))[0]
         varies = torch.zeros(states.shape[-1], dtype=torch.bool, device=states.device)
-        for rows, used in zip(states.split(_ROWS), mask.split(_ROWS)):
-            varies |= ((rows != reference) & used.unsqueeze(-1)).flatten(0, 1).any(0)
+        for rows in used_rows(states, mask, _ROWS):
+            varies |= (rows != reference).any(0)
         index = varies.nonzero().squeeze(-1)
         return cls(index if len(index) else index.new_zeros(1), states.shape[-1])
 
     @classmethod
-    def from_bytes(cls, packed: Tensor, mask: Tensor) -> "VaryingInputs":
+    def from_bytes(cls, packed: Any, mask: Tensor | None = None) -> "VaryingInputs":
         """The same for states whose bits are packed into bytes ``(N, T, B)``, without unpacking them."""
-        reference = packed[0, 0].cpu().numpy()
+        reference = next(used_rows(packed, mask, 1))[0].cpu().numpy()
         differs = np.zeros_like(reference)
-        for rows, used in zip(packed.cpu().split(_ROWS), mask.cpu().split(_ROWS)):
-            differs |= np.bitwise_or.reduce((rows[used].numpy() ^ reference), axis=0)
+        for rows in used_rows(packed, mask, _ROWS):
+            differs |= np.bitwise_or.reduce(rows.cpu().numpy() ^ reference, axis=0)
         index = torch.from_numpy(np.unpackbits(differs)).nonzero().squeeze(-1).to(packed.device)
         return cls(index if len(index) else index.new_zeros(1), 8 * packed.shape[-1])
 

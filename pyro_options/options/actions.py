@@ -1,5 +1,6 @@
 """Distributions of the actions of an episode given its path, with one component per option."""
 
+import copy
 import math
 from typing import ClassVar
 
@@ -23,6 +24,9 @@ class OptionActions(TorchDistribution):
     defines ``component_log_prob(actions)``, :math:`\log\pi_k(a_t\mid s_t)` of shape ``(..., T, K)``, and
     ``given(path)``, the same components under another path.
 
+    Where the path has a row of zeros, an option not yet created, the density is practically zero; an action is then
+    sampled from one of the K options, all equally likely.
+
     :param path: path tensor ``(..., T, K + 1)``; not needed if only the components are used
     :param mask: unpadded steps ``(..., T)``
     """
@@ -31,7 +35,18 @@ class OptionActions(TorchDistribution):
 
     def __init__(self, batch_shape, event_shape, path=None, mask=None):
         self.path, self.step_mask = path, mask
-        super().__init__(torch.Size(batch_shape), torch.Size(event_shape), validate_args=False)
+        shape = torch.Size(batch_shape)
+        if isinstance(path, Tensor):  # particles may have added dimensions to the path alone
+            shape = torch.broadcast_shapes(shape, path.shape[:-2])
+        super().__init__(shape, torch.Size(event_shape), validate_args=False)
+
+    def expand(self, batch_shape, _instance=None):
+        """The same with another batch shape; the components are not copied, they broadcast."""
+        new = copy.copy(self)
+        new._batch_shape = torch.Size(batch_shape)
+        if self.step_mask is not None:
+            new.step_mask = self.step_mask.expand(new._batch_shape + self.step_mask.shape[-1:])
+        return new
 
     def _options(self) -> Tensor:
         if not isinstance(self.path, Tensor):
@@ -40,6 +55,12 @@ class OptionActions(TorchDistribution):
                 "pyro_options.handlers.collapse."
             )
         return self.path[..., 1:]
+
+    def _acting(self) -> Tensor:
+        """The options of the path, and all K equally where it has a row of zeros: ``(..., T, K)``, to sample from."""
+        h = self._options()
+        h = torch.where((h == 0).all(-1, keepdim=True), 1 / h.shape[-1], h)
+        return h.expand(self.batch_shape + h.shape[-2:])
 
     def responsibilities(self, value: Tensor) -> Tensor:
         """``(..., T, K)``: the options of the path, since it is given; zero in padded steps."""
@@ -51,7 +72,8 @@ class OptionActions(TorchDistribution):
         per_step = log_mix(h, self.component_log_prob(value))  # (..., T)
         if self.step_mask is not None:
             per_step = torch.where(self.step_mask, per_step, torch.zeros_like(per_step))
-        return per_step.sum(-1)
+        log_prob = per_step.sum(-1)
+        return log_prob.expand(torch.broadcast_shapes(log_prob.shape, self.batch_shape))
 
 
 class CategoricalActions(OptionActions):
@@ -74,16 +96,10 @@ class CategoricalActions(OptionActions):
         """The actions given another path."""
         return CategoricalActions(self.logits, path, self.step_mask)
 
-    def expand(self, batch_shape, _instance=None):
-        shape = torch.Size(batch_shape)
-        if shape == self.batch_shape:
-            return self
-        mask = None if self.step_mask is None else self.step_mask.expand(shape + self.event_shape)
-        return CategoricalActions(self.logits.expand(shape + self.logits.shape[-3:]), self.path, mask)
-
     def component_log_prob(self, value):
         """log π_k(a_t | s_t), ``(..., T, K)``."""
-        logits = self.logits.expand(value.shape + self.logits.shape[-2:])
+        shape = torch.broadcast_shapes(value.shape, self.logits.shape[:-2])
+        logits = self.logits.expand(shape + self.logits.shape[-2:])
         chosen = value[..., None, None].expand(logits.shape[:-1] + (1,))
         if logits.shape[-1] <= _FEW:
             return logits.gather(-1, chosen).squeeze(-1) - torch.logsumexp(logits, -1)
@@ -91,7 +107,7 @@ class CategoricalActions(OptionActions):
 
     def sample(self, sample_shape=torch.Size()):
         with torch.no_grad():
-            probs = (self._options().unsqueeze(-1) * torch.softmax(self.logits, -1)).sum(-2)
+            probs = (self._acting().unsqueeze(-1) * torch.softmax(self.logits, -1)).sum(-2)
             return torch.distributions.Categorical(probs=probs, validate_args=False).sample(sample_shape)
 
 
@@ -121,14 +137,6 @@ class GaussianActions(OptionActions):
         """The actions given another path."""
         return GaussianActions(self.mean_action, self.log_scale, path, self.step_mask, self.bounds)
 
-    def expand(self, batch_shape, _instance=None):
-        shape = torch.Size(batch_shape)
-        if shape == self.batch_shape:
-            return self
-        mask = None if self.step_mask is None else self.step_mask.expand(shape + self.event_shape[:1])
-        mean = self.mean_action.expand(shape + self.mean_action.shape[-3:])
-        return GaussianActions(mean, self.log_scale, self.path, mask, self.bounds)
-
     def component_log_prob(self, value):
         """log π_k(a_t | s_t), ``(..., T, K)``."""
         value, inverse = value.unsqueeze(-2), torch.exp(-self.log_scale)
@@ -144,8 +152,7 @@ class GaussianActions(OptionActions):
 
     def sample(self, sample_shape=torch.Size()):
         with torch.no_grad():
-            h = self._options()
-            option = torch.distributions.Categorical(probs=h, validate_args=False).sample(sample_shape)
+            option = torch.distributions.Categorical(probs=self._acting(), validate_args=False).sample(sample_shape)
             index = option[..., None, None].expand(option.shape + (1, self.mean_action.shape[-1]))
             mean = self.mean_action.expand(option.shape + self.mean_action.shape[-2:]).gather(-2, index).squeeze(-2)
             log_scale = self.log_scale.expand(option.shape + self.mean_action.shape[-2:]).gather(-2, index).squeeze(-2)

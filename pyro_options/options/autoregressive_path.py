@@ -10,6 +10,7 @@ from torch.distributions import constraints
 from torch.nn.functional import logsigmoid, one_hot, pad
 
 from pyro_options.distributions.log_space import gumbel
+from pyro_options.distributions.one_hot_rows import OneHotRows
 from pyro_options.errors import InputError
 
 from .compiled_draw import can_draw, draw
@@ -34,14 +35,14 @@ class AutoregressivePath(TorchDistribution):
     with discrete samples its ELBO is minus infinity.
 
     :param decoder: logits of a step, a :class:`Decoder`
-    :param context: :math:`c_t`, shape ``(N, T, H)``
+    :param context: :math:`c_t`, shape ``(..., T, H)``
     :param num_options: K
-    :param mask: unpadded steps ``(N, T)``
+    :param mask: unpadded steps ``(..., T)``, broadcastable to the batch shape of ``context``
     :param coupled: whether an option that does not terminate continues
     """
 
     arg_constraints: ClassVar[dict] = {}
-    support = constraints.independent(constraints.real, 2)
+    support: ClassVar[constraints.Constraint] = OneHotRows("a path of options", flags=1)
     discrete = True
 
     def __init__(self, decoder: Decoder, context: Tensor, num_options: int, mask=None, coupled: bool = True):
@@ -130,6 +131,7 @@ class RelaxedAutoregressivePath(AutoregressivePath):
     :param temperature: :math:`\tau > 0`; :func:`~pyro_options.handlers.temper` anneals it
     """
 
+    support = constraints.independent(constraints.unit_interval, 2)
     has_rsample = True
     discrete = False
 

@@ -65,12 +65,12 @@ class PathEncoder(nn.Module):
         return self.option_head.num_components
 
     def context(self, steps: Tensor | Sequence[Tensor], mask: Tensor, log_weights: Tensor) -> Tensor:
-        """``(N, T, H)``: all inputs of the decoder except the previous step of the path.
+        """``(..., N, T, H)``: all inputs of the decoder except the previous step of the path.
 
         :param steps: states and actions, concatenated ``(N, T, step_dim)``, or as several tensors, which avoids a copy
             of wide states
         :param mask: ``(N, T)``
-        :param log_weights: log η ``(K,)``
+        :param log_weights: log η ``(K,)`` or ``(..., 1, K)``, of several particles
         """
         parts = (steps,) if isinstance(steps, Tensor) else tuple(steps)
         if self.actions is not None:
@@ -85,7 +85,8 @@ class PathEncoder(nn.Module):
             parts = self.inputs(parts[0]), *parts[1:]
         if self.network is not None:
             parts = (self.network(torch.cat(parts, -1)),)
-        return self.from_lstm(backward_lstm(self.lstm, parts, mask)) + self.from_weights(torch.exp(log_weights))
+        of_weights = self.from_weights(torch.exp(log_weights)).unsqueeze(-2)
+        return self.from_lstm(backward_lstm(self.lstm, parts, mask)) + of_weights
 
     def decoder(self) -> "PathDecoder":
         """The autoregressive part, its weights concatenated to need one product per layer and step."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyro_options.kernels.registry import KERNELS, TrackedFunction
+from pyro_options.kernels.registry import KERNELS, TrackedFunction, keep_provenance
 
 from .recursion import NEVER, Messages, backward_messages, forward_messages, step_posterior
 
@@ -139,7 +139,7 @@ def log_marginal(log_weights: Tensor, termination_logits: Tensor, emission: Tens
     flat = _flat(*tensors, mask)
     if _needs_gradient(*tensors):
         return CompiledLogMarginal.apply(*flat).reshape(emission.shape[:-2])
-    return _run_kernel(*flat, gradients=False).value.reshape(emission.shape[:-2])
+    return keep_provenance(_run_kernel(*flat, gradients=False).value.reshape(emission.shape[:-2]), *tensors)
 
 
 def path_posterior(
@@ -153,7 +153,8 @@ def path_posterior(
     if _can_compile(*tensors) and not _needs_gradient(*tensors):
         results = _run_kernel(*_flat(*tensors, mask), gradients=True, starts=True)
         shape = emission.shape
-        return results.grad_emission.reshape(shape), results.starts.reshape(shape), results.value.reshape(shape[:-2])
+        found = results.grad_emission.reshape(shape), results.starts.reshape(shape), results.value.reshape(shape[:-2])
+        return keep_provenance(found, *tensors)
     inputs = time_major(*tensors, mask)
     forward = forward_messages(*inputs)
     stays, starts, _ = step_posterior(*inputs, forward, backward_messages(*inputs))

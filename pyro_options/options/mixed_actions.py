@@ -37,14 +37,6 @@ class MixedActions(OptionActions):
         """The actions given another path."""
         return MixedActions(self.layout, self.gaussian, self.choices, path, self.step_mask)
 
-    def expand(self, batch_shape, _instance=None):
-        shape = torch.Size(batch_shape)
-        if shape == self.batch_shape:
-            return self
-        mask = None if self.step_mask is None else self.step_mask.expand(shape + self.event_shape[:1])
-        choices = [part.expand(shape) for part in self.choices]
-        return MixedActions(self.layout, self.gaussian.expand(shape), choices, self.path, mask)
-
     def component_log_prob(self, value):
         """log π_k(a_t | s_t), ``(..., T, K)``."""
         like = self.gaussian.mean_action
@@ -59,7 +51,7 @@ class MixedActions(OptionActions):
 
     def sample(self, sample_shape=torch.Size()):
         with torch.no_grad():
-            h = self._options()
+            h = self._acting()
             # one option for all dimensions of a step, even if the path is relaxed
             option = torch.distributions.Categorical(probs=h, validate_args=False).sample(sample_shape)
             chosen = one_hot(option, h.shape[-1]).to(h.dtype)

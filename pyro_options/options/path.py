@@ -1,19 +1,21 @@
 """The distribution of an episode's options and terminations: density, marginal, posterior, Viterbi, samples."""
 
+import copy
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from pyro.distributions import TorchDistribution
 from torch import Tensor
-from torch.distributions import constraints
-from torch.nn.functional import logsigmoid, one_hot
+from torch.nn.functional import logsigmoid, one_hot, pad
 
 from pyro_options.distributions.log_space import log_mix, safe_log
+from pyro_options.distributions.one_hot_rows import OneHotRows
+from pyro_options.distributions.sticks import with_unassigned
 from pyro_options.errors import InputError
 
 from .marginal import log_marginal, path_posterior, time_major
-from .recursion import best_path, sample_path
+from .recursion import NEVER, best_path, sample_path
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,11 @@ class OptionPath(TorchDistribution):
         [(1-\psi_{h_{t-1}}(s_t))\,\delta_{h_t=h_{t-1}}]^{1-b_t}, \qquad b_0 = 1
 
     A path is one tensor of event shape ``(T, K + 1)``: ``b_t`` in column 0, ``h_t`` (one-hot or relaxed) in the others.
-    With a nonparametric truncation the weights sum to less than one: densities leave the remaining mass to options not
-    yet created, while :meth:`sample` renormalizes and draws among the K options.
+
+    With a nonparametric truncation the weights sum to less than one, and the rest is the probability of options not yet
+    created. A path that draws one of them has rows of zeros from there on: nothing is known of that option, so it never
+    terminates, and no action is possible under it. :meth:`log_marginal` and everything else given actions is therefore
+    about paths through the K options. To draw only such paths, see :meth:`normalized`.
 
     :param log_weights: log η, shape ``(K,)`` or ``(..., K)``
     :param termination_logits: logit ψ_k(s_t), shape ``(..., T, K)``; entry ``t = 0`` is not used
@@ -62,7 +67,7 @@ class OptionPath(TorchDistribution):
     """
 
     arg_constraints: ClassVar[dict] = {}
-    support = constraints.independent(constraints.real, 2)
+    support = OneHotRows("a path of options", flags=1)
 
     def __init__(self, log_weights, termination_logits, mask=None, validate_args=None):
         if termination_logits.dim() < 2 or log_weights.dim() < 1:
@@ -102,12 +107,27 @@ class OptionPath(TorchDistribution):
         if shape == self.batch_shape:
             return self
         T, K = self.termination_logits.shape[-2:]
-        mask = None if self.step_mask is None else self.step_mask.expand(shape + (T,))
-        return OptionPath(self.log_weights.expand(shape + (K,)), self.termination_logits.expand(shape + (T, K)), mask)
+        new = copy.copy(self)
+        new.log_weights = self.log_weights.expand(shape + (K,))
+        new.termination_logits = self.termination_logits.expand(shape + (T, K))
+        new.step_mask = None if self.step_mask is None else self.step_mask.expand(shape + (T,))
+        new._batch_shape = shape
+        return new
 
     def _step_weights(self) -> Tensor:
         """Log weights at each step, ``(..., T, K)`` or ``(..., 1, K)``."""
         return self.log_weights.unsqueeze(-2)
+
+    def _log_draws(self) -> Tensor:
+        """Log-probabilities of each option, and last of one not yet created, where an option is drawn.
+
+        Shape ``(..., T, K + 1)`` or ``(..., 1, K + 1)``.
+        """
+        return with_unassigned(self._step_weights())
+
+    def normalized(self) -> "OptionPath":
+        """The distribution with weights that sum to one, whose paths use the K options only: to generate data."""
+        return OptionPath(torch.log_softmax(self.log_weights, -1), self.termination_logits, self.step_mask)
 
     def _masked(self, per_step: Tensor) -> Tensor:
         return per_step if self.step_mask is None else torch.where(self.step_mask, per_step, torch.zeros_like(per_step))
@@ -133,11 +153,14 @@ class OptionPath(TorchDistribution):
         shape = torch.Size(sample_shape) + self.batch_shape
         T, K = self.termination_logits.shape[-2:]
         with torch.no_grad():
-            logits = self.termination_logits.expand(shape + (T, K))
+            logits = pad(self.termination_logits.expand(shape + (T, K)), (0, 1), value=NEVER)
             proposals = torch.distributions.Categorical(logits=self._step_weights(), validate_args=False)
             proposals = proposals.expand(shape + (T,)).sample()
             noise = torch.rand(shape + (T,), dtype=logits.dtype, device=logits.device)
             stops = torch.sigmoid(logits) > noise.unsqueeze(-1)  # whether option k would terminate here
+            unassigned = self._log_draws()[..., -1].exp()
+            if bool((unassigned > torch.finfo(unassigned.dtype).eps).any()):
+                proposals = torch.where(torch.rand_like(noise) < unassigned, K, proposals)  # an option not yet created
             if self.step_mask is not None:
                 stops = stops & self.step_mask.unsqueeze(-1)
             option = proposals[..., 0]
@@ -147,7 +170,7 @@ class OptionPath(TorchDistribution):
                 option = torch.where(stop, proposals[..., t], option)
                 options.append(option)
                 terminations.append(stop.to(option.dtype))
-            path = encode_path(torch.stack(options, -1), torch.stack(terminations, -1), K)
+            path = encode_path(torch.stack(options, -1), torch.stack(terminations, -1), K + 1)[..., :-1]
         return path.to(self.log_weights.dtype)
 
     def rsample(self, sample_shape=torch.Size()):
@@ -160,13 +183,17 @@ class OptionPath(TorchDistribution):
         Zero probabilities are clamped to the smallest normal number: an impossible path has a finite log-probability.
         """
         b, h = value[..., 0], value[..., 1:]
-        log_eta = log_mix(h, self._step_weights())  # (..., T)
+        unborn = (h == 0).all(-1)  # (..., T)
+        log_eta = torch.where(unborn, self._log_draws()[..., -1], log_mix(h, self._step_weights()))  # (..., T)
         logits = self.termination_logits[..., 1:, :]
         if self.step_mask is not None:  # masking the result alone would let a NaN in the padding into the gradients
             logits = torch.where(self.step_mask[..., 1:, None], logits, torch.zeros_like(logits))
         log_stop = log_mix(h[..., :-1, :], logsigmoid(logits))
         log_stay = log_mix(h[..., :-1, :], logsigmoid(-logits))
         overlap = torch.minimum(h[..., 1:, :], h[..., :-1, :]).sum(-1)  # 1 - |h_t - h_{t-1}|_1 / 2
+        # an option not yet created never terminates
+        log_stay = torch.where(unborn[..., :-1], 0.0, log_stay)
+        overlap = torch.where(unborn[..., 1:] & unborn[..., :-1], 1.0, overlap)
         log_switch = safe_log(b[..., 1:]) + log_stop + log_eta[..., 1:]
         log_keep = safe_log(1 - b[..., 1:]) + log_stay + safe_log(overlap)
         first = safe_log(b[..., :1]) + log_eta[..., :1]
@@ -203,7 +230,7 @@ class OptionPath(TorchDistribution):
     reweightable = True
 
     def reweighted(self, log_weights: Tensor) -> "OptionPath":
-        """The same distribution with other weights ``(K,)``."""
+        """The same distribution with other weights, ``(K,)`` or ``(..., K)``."""
         return OptionPath(log_weights, self.termination_logits, self.step_mask)
 
     def marginalize(self, likelihood) -> "MarginalActions":
@@ -257,7 +284,8 @@ class MarginalActions(TorchDistribution):
         return lambda log_weights: self.path.reweighted(log_weights).log_marginal(emission)
 
     def sample(self, sample_shape=torch.Size()):
-        return self.likelihood.given(self.path.sample(sample_shape)).sample()
+        """Actions of the K options, with the weights renormalized to sum to one."""
+        return self.likelihood.given(self.path.normalized().sample(sample_shape)).sample()
 
 
 class MarginalPathActions(MarginalActions):

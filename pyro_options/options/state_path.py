@@ -36,11 +36,15 @@ class StatePath(OptionPath):
         shape = torch.Size(batch_shape)
         if shape == self.batch_shape:
             return self
-        plain, event = super().expand(shape), self.step_log_weights.shape[-2:]
-        return StatePath(self.step_log_weights.expand(shape + event), plain.termination_logits, plain.step_mask)
+        new = super().expand(shape)
+        new.step_log_weights = self.step_log_weights.expand(shape + self.step_log_weights.shape[-2:])
+        return new
 
     def _step_weights(self):
         return self.step_log_weights
+
+    def normalized(self):
+        return StatePath(torch.log_softmax(self.step_log_weights, -1), self.termination_logits, self.step_mask)
 
     def _broadcast(self, emission):
         _, logits, emission, mask = super()._broadcast(emission)

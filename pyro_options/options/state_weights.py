@@ -29,9 +29,10 @@ class StateWeights(GrowableHeads):
     def log_weights(self, log_weights: Tensor, states: Tensor) -> Tensor:
         """log η_k(s), ``(..., T, K)``.
 
-        :param log_weights: log η, ``(K,)``
+        :param log_weights: log η, ``(K,)`` or ``(..., K)``
         :param states: ``(..., T, state_dim)``
         """
+        log_weights = log_weights.unsqueeze(-2)
         tilted = log_weights + self(states).squeeze(-1)
-        left = (1 - torch.exp(log_weights).sum(-1)).clamp(min=torch.finfo(tilted.dtype).tiny)
+        left = (1 - torch.exp(log_weights).sum(-1, keepdim=True)).clamp(min=torch.finfo(tilted.dtype).tiny)
         return tilted - torch.logaddexp(torch.logsumexp(tilted, -1, keepdim=True), torch.log(left))

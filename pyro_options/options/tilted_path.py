@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from pyro_options.distributions.sticks import with_unassigned
 from pyro_options.errors import check
 
 from .path import OptionPath
@@ -15,8 +16,10 @@ class TiltedPath(OptionPath):
 
     .. math:: \tilde p(\zeta) = p(\zeta)\,e^{-c\sum_{t\ge 1} b_t}
 
-    It is not normalized: a switch must raise the likelihood of the actions by c nats to pay off. Sampling ignores the
-    cost. With :math:`c = 0` it is an :class:`OptionPath`.
+    A switch must raise the likelihood of the actions by c nats to pay off. The mass that this takes from paths through
+    the K options goes to those that leave them: at a termination an option not yet created is drawn with probability
+    :math:`1 - e^{-c}\sum_k\eta_k`. With :math:`c = 0` it is an :class:`OptionPath`; so is :meth:`normalized`, without
+    the cost.
 
     Sums over paths reuse the recursion of :class:`OptionPath`, because
     :math:`(\psi e^{-c}, 1-\psi) = Z\,(\sigma(x-c), \sigma(c-x))` with :math:`x = \mathrm{logit}\,\psi` and
@@ -30,17 +33,17 @@ class TiltedPath(OptionPath):
         self.cost = cost
         super().__init__(log_weights, termination_logits, mask, validate_args)
 
-    def expand(self, batch_shape, _instance=None):
-        plain = super().expand(batch_shape)
-        if plain is self:
-            return self
-        return TiltedPath(plain.log_weights, plain.termination_logits, plain.step_mask, self.cost)
+    def _log_draws(self):
+        first = super()._log_draws()
+        later = with_unassigned(self._step_weights() - self.cost).expand(*first.shape[:-2], self.event_shape[0] - 1, -1)
+        return torch.cat([first, later], -2)
 
     def reweighted(self, log_weights):
         return TiltedPath(log_weights, self.termination_logits, self.step_mask, self.cost)
 
     def log_prob(self, value):
-        paid = self._masked(value[..., 0])[..., 1:].sum(-1)
+        among_k = (value[..., 1:] != 0).any(-1)  # the cost is part of the probability of leaving these options
+        paid = self._masked(value[..., 0] * among_k)[..., 1:].sum(-1)
         return super().log_prob(value) - self.cost * paid
 
     def _broadcast(self, emission: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:

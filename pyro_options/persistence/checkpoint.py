@@ -6,7 +6,7 @@ A run that was killed and resumed ends with the same parameters, bit for bit, as
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -90,9 +90,10 @@ def plain(value: Any) -> Any:
 
 
 def fingerprint(data: Any) -> str:
-    """Checksum of a data set: a tensor, or a dataclass with tensor fields."""
-    given = {"rows": data} if isinstance(data, Tensor) else {f.name: getattr(data, f.name) for f in fields(data)}
-    tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
+    """Checksum of a data set: a tensor, or an object whose ``checksum_fields()`` are tensors, iterators over parts of
+    them, and other values."""
+    given = {"rows": data} if isinstance(data, Tensor) else data.checksum_fields()
+    tensors = {name: value for name, value in given.items() if isinstance(value, Tensor | Iterator)}
     return checksum(str({name: value for name, value in given.items() if name not in tensors}), tensors)
 
 

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,13 +71,18 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of ``text`` and of every tensor's name, type, shape and bytes; safetensors itself has no checksum."""
+def checksum(text: str, tensors: Mapping[str, Tensor | Iterable[Tensor]]) -> str:
+    """SHA-256 of ``text`` and of every tensor's name, type, shape and bytes; safetensors itself has no checksum.
+
+    :param tensors: a tensor that is too large to be held whole may be given in parts
+    """
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
-        tensor = tensors[name].detach().cpu().contiguous()
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+        given = tensors[name]
+        for part in [given] if isinstance(given, Tensor) else given:
+            tensor = part.detach().cpu().contiguous()
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -1,15 +1,17 @@
 """Distributions of the skills of segments, and of actions given segments and skills."""
 
 import copy
+import math
 from typing import ClassVar
 
 import torch
 from pyro.distributions import TorchDistribution
 from torch import Tensor
-from torch.distributions import constraints
 from torch.nn.functional import one_hot
 
 from pyro_options.distributions.log_space import log_mix
+from pyro_options.distributions.one_hot_rows import OneHotRows
+from pyro_options.distributions.sticks import with_unassigned
 
 from .boundaries import segment_masks
 
@@ -19,32 +21,42 @@ class SegmentSkills(TorchDistribution):
 
     .. math:: p(h) = \prod_j \eta^\top h_j
 
-    A value has event shape ``(M, K)``: one-hot, or relaxed.
+    A value has event shape ``(M, K)``: one-hot, or relaxed. A row of zeros is a skill not yet created: it has the mass
+    that the weights leave.
 
-    :param log_weights: log η, ``(K,)``, with η summing to at most one
+    :param log_weights: log η, ``(K,)`` or ``(..., K)``, with η summing to at most one
     :param num_segments: M
     :param batch_shape: of the episodes
     """
 
     arg_constraints: ClassVar[dict] = {}
-    support = constraints.independent(constraints.real, 2)
+    support = OneHotRows("skills of segments")
 
     def __init__(self, log_weights: Tensor, num_segments: int, batch_shape=torch.Size()):
         self.log_weights = log_weights
-        super().__init__(torch.Size(batch_shape), torch.Size((num_segments, len(log_weights))), validate_args=False)
+        shape = torch.broadcast_shapes(batch_shape, log_weights.shape[:-1])
+        super().__init__(shape, torch.Size((num_segments, log_weights.shape[-1])), validate_args=False)
 
     def expand(self, batch_shape, _instance=None):
-        return SegmentSkills(self.log_weights, self.event_shape[0], batch_shape)
+        new = copy.copy(self)
+        new._batch_shape = torch.Size(batch_shape)
+        return new
+
+    def normalized(self) -> "SegmentSkills":
+        """The distribution with weights that sum to one, to generate data from the K skills only."""
+        return SegmentSkills(torch.log_softmax(self.log_weights, -1), self.event_shape[0], self.batch_shape)
 
     def log_prob(self, value):
-        return log_mix(value, self.log_weights).sum(-1)
+        draws = with_unassigned(self.log_weights).unsqueeze(-2)  # (..., 1, K + 1)
+        log_prob = log_mix(value, draws[..., :-1])
+        return torch.where((value == 0).all(-1), draws[..., -1], log_prob).sum(-1)
 
     def sample(self, sample_shape=torch.Size()):
         M, K = self.event_shape
-        shape = torch.Size(sample_shape) + self.batch_shape + (M,)
         with torch.no_grad():
-            drawn = torch.distributions.Categorical(logits=self.log_weights, validate_args=False).sample(shape)
-            return one_hot(drawn, K).to(self.log_weights.dtype)
+            draws = with_unassigned(self.log_weights).unsqueeze(-2).expand(self.batch_shape + (M, K + 1))
+            drawn = torch.distributions.Categorical(logits=draws, validate_args=False).sample(sample_shape)
+            return one_hot(drawn, K + 1)[..., :-1].to(self.log_weights.dtype)
 
     def rsample(self, sample_shape=torch.Size()):
         """The same as :meth:`sample`: discrete skills carry no gradient."""
@@ -57,7 +69,8 @@ class SegmentedActions(TorchDistribution):
     .. math:: \log p(a\mid b, h) = \sum_t \sum_j m_j(t) \log \sum_k h_{j,k}\,\pi_k(a_t\mid s_t)
 
     with the masks :math:`m_j(t)` of :func:`segment_masks`. For discrete boundaries and skills the likelihood of a step
-    is :math:`\pi_{h_{j(t)}}`.
+    is :math:`\pi_{h_{j(t)}}`. If one of the skills is not yet created, a row of zeros, the density is practically zero;
+    its actions are then sampled from one of the K skills, all equally likely.
 
     :param likelihood: the components, an :class:`~pyro_options.options.OptionActions`
     :param boundaries: ``(..., M - 1, T + 1)``
@@ -69,7 +82,10 @@ class SegmentedActions(TorchDistribution):
 
     def __init__(self, likelihood, boundaries, skills, mask: Tensor):
         self.likelihood, self.boundaries, self.skills, self.step_mask = likelihood, boundaries, skills, mask
-        super().__init__(likelihood.batch_shape, likelihood.event_shape, validate_args=False)
+        shape = likelihood.batch_shape
+        if isinstance(skills, Tensor):  # particles may have added dimensions to the latents alone
+            shape = torch.broadcast_shapes(shape, skills.shape[:-2])
+        super().__init__(shape, likelihood.event_shape, validate_args=False)
 
     @property
     def support(self):
@@ -95,7 +111,9 @@ class SegmentedActions(TorchDistribution):
     def log_prob(self, value):
         per_segment = log_mix(self.skills.unsqueeze(-3), self.component_log_prob(value).unsqueeze(-2))  # (..., T, M)
         masks = segment_masks(self.boundaries, self.step_mask).transpose(-1, -2)
-        return torch.where(self.step_mask.unsqueeze(-1), masks * per_segment, masks.new_zeros(())).sum((-1, -2))
+        log_prob = torch.where(self.step_mask.unsqueeze(-1), masks * per_segment, masks.new_zeros(())).sum((-1, -2))
+        unborn = (self.skills == 0).all(-1).sum(-1)  # a skill not yet created, also that of an empty segment
+        return log_prob + unborn * math.log(torch.finfo(log_prob.dtype).tiny)
 
     def given(self, path: Tensor) -> TorchDistribution:
         """The same components under a path ``(..., T, K + 1)``."""
@@ -103,5 +121,5 @@ class SegmentedActions(TorchDistribution):
 
     def sample(self, sample_shape=torch.Size()):
         options = segment_masks(self.boundaries, self.step_mask).transpose(-1, -2) @ self.skills
-        options = torch.where(self.step_mask.unsqueeze(-1), options, 1 / options.shape[-1])
+        options = torch.where((options == 0).all(-1, keepdim=True), 1 / options.shape[-1], options)  # padding too
         return self.given(torch.cat([torch.zeros_like(options[..., :1]), options], -1)).sample(sample_shape)

@@ -1,15 +1,16 @@
 """The distribution of segment boundaries: cumulative Poisson lengths, truncated at the end of the episode."""
 
+import copy
 import math
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from pyro.distributions import TorchDistribution
 from torch import Tensor
-from torch.distributions import constraints
 from torch.nn.functional import one_hot
 
 from pyro_options.distributions.log_space import safe_log
+from pyro_options.distributions.one_hot_rows import OneHotRows
 from pyro_options.errors import check
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class PoissonBoundaries(TorchDistribution):
     """
 
     arg_constraints: ClassVar[dict] = {}
-    support = constraints.independent(constraints.real, 2)
+    support = OneHotRows("boundaries of segments")
 
     def __init__(self, rate: float, num_segments: int, mask: Tensor, dtype: torch.dtype = torch.float32):
         check(rate > 0, "a mean length of segments > 0", rate)
@@ -83,8 +84,9 @@ class PoissonBoundaries(TorchDistribution):
         shape = torch.Size(batch_shape)
         if shape == self.batch_shape:
             return self
-        mask = self.step_mask.expand(shape + self.step_mask.shape[-1:])
-        return PoissonBoundaries(self.rate, self.num_segments, mask, self.dtype)
+        new = copy.copy(self)
+        new.step_mask, new._batch_shape = self.step_mask.expand(shape + self.step_mask.shape[-1:]), shape
+        return new
 
     def log_transition(self) -> Tensor:
         """log p(e_j = t | e_{j-1} = s), ``(..., T + 1, T + 1)``, indexed ``[s, t]``."""

@@ -67,12 +67,17 @@ class SegmentEncoder(nn.Module):
         return torch.relu(self.embed(torch.cat([states, actions], -1)))
 
     def boundaries(self, embedded: Tensor, mask: Tensor, log_weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Logits ``(N, T + 1)`` of a boundary, as a function of p(step is after the previous boundary), ``(N, T)``."""
+        """Logits ``(..., N, T + 1)`` of a boundary, as a function of p(step is after the previous boundary).
+
+        :param embedded: ``(N, T, H)``
+        :param mask: ``(N, T)``
+        :param log_weights: log η ``(K,)`` or ``(..., 1, K)``, of several particles
+        """
         context = torch.cat([embedded, backward_lstm(self.ahead, (embedded,), mask)], -1)
         lengths = mask.sum(-1, keepdim=True)
         time = torch.arange(mask.shape[-1] + 1, device=mask.device)
         inside, end = time <= lengths, (time == lengths).to(context).unsqueeze(-1)  # (N, T + 1)
-        bias = self.from_lstm.bias + self.weights_to_boundary(torch.exp(log_weights))
+        of_weights = self.weights_to_boundary(torch.exp(log_weights)).unsqueeze(-2)
         # The mask is a factor per step, so the products with the inputs are the same for every segment. The LSTM
         # recurrence reads backwards, so episodes are reversed, once.
         lstm = self.segment
@@ -84,16 +89,17 @@ class SegmentEncoder(nn.Module):
         def logits(passed: Tensor) -> Tensor:
             open_ = reverse_episodes(pad(passed, (0, 1)).unsqueeze(-1), inside)
             read = backward_recurrence(torch.addcmul(always, open_, steps), lstm.weight_hh_l0, inside)
-            hidden = torch.relu(nn.functional.linear(read, self.from_lstm.weight, bias))
+            hidden = torch.relu(self.from_lstm(read) + of_weights)
             return reverse_episodes(self.boundary_head(self.boundary_rest(hidden)), inside).squeeze(-1)
 
         return logits
 
     def skills(self, embedded: Tensor, masks: Tensor, log_weights: Tensor) -> Tensor:
-        """Logits of the skill of each segment, ``(N, M, K)``.
+        """Logits of the skill of each segment, ``(..., N, M, K)``.
 
-        :param masks: probability that each step belongs to each segment ``(N, M, T)``
+        :param masks: probability that each step belongs to each segment ``(..., N, M, T)``
+        :param log_weights: log η ``(K,)`` or ``(..., 1, K)``, of several particles
         """
         mean = (masks @ embedded) / (masks.sum(-1, keepdim=True) + 1e-3)
-        hidden = torch.relu(self.from_steps(mean) + self.weights_to_skill(torch.exp(log_weights)))
+        hidden = torch.relu(self.from_steps(mean) + self.weights_to_skill(torch.exp(log_weights)).unsqueeze(-2))
         return self.skill_head(self.skill_rest(hidden)).squeeze(-1)

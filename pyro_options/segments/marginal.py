@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyro_options.kernels.registry import KERNELS, TrackedFunction
+from pyro_options.kernels.registry import KERNELS, TrackedFunction, keep_provenance
 
 from .boundaries import PoissonBoundaries, poisson_lengths
 
@@ -26,50 +26,51 @@ def run_kernel(
 ) -> SegmentGradients | None:
     """Results of the kernel; ``None`` if it cannot run or the probability of an episode is too small for it.
 
-    :param log_weights: ``(K,)``
-    :param emission: ``(..., T, K)``; results have a single batch dimension
+    :param log_weights: ``(N, K)``
+    :param boundaries: of batch shape ``(N,)``
+    :param emission: ``(N, T, K)``
     """
     if not KERNEL.take(log_weights, emission):
         return None
-    T, K = emission.shape[-2:]
-    flat = emission.detach().reshape(-1, T, K)
-    N = len(flat)
+    N, T, K = emission.shape
     chances = poisson_lengths(boundaries.rate, T, torch.empty((), dtype=torch.float64))
-    lengths = boundaries.lengths.expand(emission.shape[:-2]).reshape(-1)
     results = SegmentGradients(
-        flat.new_empty(N),
-        flat.new_empty((N * gradients, K)),
-        flat.new_empty((N * gradients, T, K)),
-        flat.new_empty((N * starts, T, K)),
+        emission.new_empty(N),
+        emission.new_empty((N * gradients, K)),
+        emission.new_empty((N * gradients, T, K)),
+        emission.new_empty((N * starts, T, K)),
     )
-    inputs = (log_weights, *(chance.exp() for chance in chances), flat, lengths, torch.empty(boundaries.num_segments))
+    count = torch.empty(boundaries.num_segments)
+    inputs = (log_weights, *(chance.exp() for chance in chances), emission, boundaries.lengths, count)
     KERNEL.run("log_marginal", N, N * T, *(x.contiguous() for x in inputs), *results)
     return results if bool(results.value.isfinite().all()) else None
 
 
 class CompiledSegmentMarginal(TrackedFunction):
-    """``log_weights (K,)`` and ``emission (..., T, K)`` to ``(...)``, with the gradients in ``results``."""
+    """``log_weights (N, K)`` and ``emission (N, T, K)`` to ``(N,)``, with the gradients in ``results``."""
 
     @staticmethod
     def forward(ctx, log_weights, emission, results):
         ctx.save_for_backward(results.weights, results.emission)
-        ctx.shape = emission.shape
-        return results.value.reshape(emission.shape[:-2])
+        return results.value
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad):
         weights, emission = ctx.saved_tensors
-        flat = grad.reshape(-1, 1)
-        return (weights * flat).sum(0), (emission * flat.unsqueeze(-1)).reshape(ctx.shape), None
+        grad = grad.unsqueeze(-1)
+        return weights * grad, emission * grad.unsqueeze(-1), None
 
 
 def compiled_log_marginal(log_weights: Tensor, boundaries: PoissonBoundaries, emission: Tensor) -> Tensor | None:
-    """log p(a), ``(...)``, with boundaries and skills summed out; ``None`` if it must be computed in log space."""
+    """log p(a), ``(N,)``, with boundaries and skills summed out; ``None`` if it must be computed in log space.
+
+    Parameters are those of :func:`run_kernel`.
+    """
     needed = torch.is_grad_enabled() and (log_weights.requires_grad or emission.requires_grad)
     results = run_kernel(log_weights, boundaries, emission, gradients=needed)
     if results is None:
         return None
     if needed:
         return CompiledSegmentMarginal.apply(log_weights, emission, results)
-    return results.value.reshape(emission.shape[:-2])
+    return keep_provenance(results.value, log_weights, emission)

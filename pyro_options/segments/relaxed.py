@@ -30,15 +30,15 @@ class RelaxedBoundaries(TorchDistribution):
     log-probability, extended linearly to relaxed values, as in
     :class:`~pyro_options.options.RelaxedAutoregressivePath`.
 
-    :param decoder: ``decoder(passed)`` gives logits over positions ``(N, T + 1)`` from the probability that each step
-        is after the previous boundary, ``(N, T)``
+    :param decoder: ``decoder(passed)`` gives logits over positions ``(..., T + 1)`` from the probability that each step
+        is after the previous boundary, ``(..., T)``
     :param num_segments: M
-    :param mask: unpadded steps ``(N, T)``
+    :param mask: unpadded steps ``(..., T)``
     :param temperature: a positive number; :func:`~pyro_options.handlers.temper` anneals it
     """
 
     arg_constraints: ClassVar[dict] = {}
-    support = constraints.independent(constraints.real, 2)
+    support = constraints.independent(constraints.simplex, 1)
     has_rsample = True
 
     def __init__(self, decoder: Callable[[Tensor], Tensor], num_segments: int, mask: Tensor, temperature: float = 1.0):
@@ -49,13 +49,17 @@ class RelaxedBoundaries(TorchDistribution):
 
     def expand(self, batch_shape, _instance=None):
         shape = torch.Size(batch_shape)
-        check(shape == self.batch_shape, f"the batch shape {tuple(self.batch_shape)}", tuple(shape))
-        return self
+        if shape == self.batch_shape:
+            return self
+        new = copy.copy(self)
+        new.step_mask = self.step_mask.expand(shape + self.step_mask.shape[-1:])
+        new._batch_shape, new._drawn = shape, None
+        return new
 
     def _next(self, passed: Tensor) -> Tensor:
-        """Log-probabilities of the next boundary ``(N, T + 1)``.
+        """Log-probabilities of the next boundary ``(..., T + 1)``.
 
-        :param passed: probability that the previous boundary is at or before each position ``(N, T + 1)``
+        :param passed: probability that the previous boundary is at or before each position ``(..., T + 1)``
         """
         time = torch.arange(passed.shape[-1], device=passed.device)
         inside = time <= self.step_mask.sum(-1, keepdim=True)
@@ -63,7 +67,7 @@ class RelaxedBoundaries(TorchDistribution):
         return torch.log_softmax(torch.where(inside, logits, torch.full_like(logits, IMPOSSIBLE)), -1)
 
     def _walk(self, choose: Callable[[int, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        """Boundaries, chosen one after the other by ``choose``, and their log-probabilities ``(N, M - 1, T + 1)``."""
+        """Boundaries, chosen one after the other by ``choose``, and their log-probabilities ``(..., M - 1, T + 1)``."""
         passed = torch.ones_like(pad(self.step_mask, (0, 1)), dtype=torch.get_default_dtype())
         chosen, logits = [], []
         for j in range(self.event_shape[0]):
@@ -84,7 +88,7 @@ class RelaxedBoundaries(TorchDistribution):
         return value
 
     def best(self) -> Tensor:
-        """The most probable boundaries, chosen greedily one after the other, one-hot ``(N, M - 1, T + 1)``."""
+        """The most probable boundaries, chosen greedily one after the other, one-hot ``(..., M - 1, T + 1)``."""
         with torch.no_grad():
             return self._walk(lambda j, logits: one_hot(logits.argmax(-1), logits.shape[-1]).to(logits))[0]
 
@@ -106,7 +110,7 @@ class RelaxedSkills(TorchDistribution):
     """
 
     arg_constraints: ClassVar[dict] = {}
-    support = constraints.independent(constraints.real, 2)
+    support = constraints.independent(constraints.simplex, 1)
     has_rsample = True
 
     def __init__(self, logits: Tensor, temperature: float = 1.0):

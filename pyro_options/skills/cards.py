@@ -52,7 +52,7 @@ def make_cards(segmentation: Segmentation, actions: Tensor, example_episodes: in
     :param example_episodes: take examples from this many first episodes, by default from all
     """
     owner, lengths = segmentation.segment_lengths()
-    episode, start = segmentation.starts.nonzero(as_tuple=True)
+    episode, start = segmentation.segment_starts()
     after, usage = _followers(owner, episode), segmentation.usage()
     cards = []
     for option in owner.unique().tolist():

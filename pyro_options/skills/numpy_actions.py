@@ -1,6 +1,7 @@
 """Actions and their log-probabilities from the outputs of a policy, in numpy."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -114,19 +115,17 @@ def action_rule(policy: OptionPolicy) -> ActionRule:
     return MixedRule(policy) if isinstance(policy, MixedPolicy) else GaussianRule(policy)
 
 
-def known_indices(layout: Any, actions: Tensor, like: Tensor, mask: Tensor | None = None) -> Tensor:
+def known_indices(layout: Any, actions: Tensor, like: Tensor, place_name: Callable[[int], str] | None = None) -> Tensor:
     """The index of the value of each categorical dimension ``(..., C)``; raises if one has none of its values.
 
-    :param mask: unpadded steps; only these are checked
+    :param place_name: for actions ``(steps, A)``, what the error calls a step
     """
     index, known = layout.indices(actions, like)
-    if mask is not None:
-        known = known | ~mask.unsqueeze(-1)
     if not bool(known.all()):
         place = (~known).nonzero()[0].tolist()
         d = list(layout.values)[place[-1]]
         values, got = layout.values[d], actions[tuple(place[:-1])][d]
-        where = f" at episode {place[0]}, step {place[1]}" if mask is not None else ""
+        where = "" if place_name is None else f" at {place_name(place[0])}"
         listed = ", ".join(f"{value:g}" for value in values)
         fix = "Train on data that have it, or with a Gaussian for this dimension: action_families=…"
         check(False, f"action dimension {d} to be one of {listed}", f"{float(got):g}{where}", fix)

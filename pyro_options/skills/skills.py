@@ -24,8 +24,8 @@ from .episodes import batches, check_scores
 from .imitation import Imitation
 from .numpy_actions import ActionRule, action_rule
 from .numpy_policy import NumpyHeads, softmax
-from .segmentation import IN_USE, Segmentation
-from .summary import Summary, option_names, summarize, table
+from .segmentation import IN_USE, FlatPlaces, Segmentation
+from .summary import Summary, option_names, options_before, summarize_flat, table
 from .trust import Trust
 from .validation import checked_option, checked_states
 
@@ -227,13 +227,12 @@ class Skills:
     @torch.no_grad()
     def episode_log_likelihoods(self, trajectories: Trajectories, batch_size: int = 256) -> Tensor:
         """Exact log-likelihood of the actions of each episode given its states, ``(N,)`` in nats."""
-        found, start = [], 0
-        for batch, path, emission in batches(self, trajectories, batch_size):
+        found = torch.zeros(len(trajectories), dtype=torch.float64)
+        for index, _, path, emission in batches(self, trajectories, batch_size):
             scores = path.log_marginal(emission)
-            check_scores(scores, start)
-            found.append(scores.double().cpu())
-            start += len(batch)
-        return torch.cat(found)
+            check_scores(scores, index)
+            found[index] = scores.double().cpu()
+        return found
 
     @torch.no_grad()
     def segment(self, trajectories: Trajectories, method: str = "viterbi", batch_size: int = 256) -> Segmentation:
@@ -243,45 +242,41 @@ class Skills:
             posterior at each step
         """
         choice(method, "method", ("viterbi", "posterior"))
-        options, switches, scores, start = [], [], [], 0
-        for batch, path, emission in batches(self, trajectories, batch_size):
+        lengths, steps = trajectories.lengths.cpu(), trajectories.num_steps
+        places, dtype = FlatPlaces(lengths), self.log_weights.dtype
+        options, switches = torch.zeros(steps, dtype=torch.long), torch.zeros(steps, dtype=dtype)
+        scores = torch.zeros(len(lengths), dtype=dtype)
+        for index, batch, path, emission in batches(self, trajectories, batch_size):
             posterior = path.posterior(emission)
-            check_scores(posterior.log_marginal, start)
-            start += len(batch)
-            if method == "viterbi":
-                best = path.viterbi(emission)[0]
-            else:
-                best = posterior.options.argmax(-1)
-                last = best.gather(-1, batch.lengths.unsqueeze(-1) - 1)
-                best = torch.where(batch.mask, best, last)
-            options.append(best.cpu())
-            switches.append(posterior.switches.cpu())
-            scores.append(posterior.log_marginal.cpu())
-        lengths = trajectories.lengths.cpu()
-        return Segmentation(torch.cat(options), torch.cat(switches), lengths, torch.cat(scores), self.num_options)
+            check_scores(posterior.log_marginal, index)
+            best = path.viterbi(emission)[0] if method == "viterbi" else posterior.options.argmax(-1)
+            at, mask = places.of(index, batch.mask.shape[1])
+            options[at[mask]] = best.cpu()[mask]
+            switches[at[mask]] = posterior.switches.cpu()[mask]
+            scores[index] = posterior.log_marginal.cpu()
+        width = trajectories.state_steps.width
+        return Segmentation.from_flat(options, switches, lengths, scores, self.num_options, width)
 
     @torch.no_grad()
     def summarize(self, trajectories: Trajectories, segmentation: Segmentation | None = None) -> Summary:
         """Usage, segment lengths, termination rates and actions of each option on these demonstrations."""
         segmentation = self.segment(trajectories) if segmentation is None else segmentation
-        before = torch.cat([segmentation.options[:, :1], segmentation.options[:, :-1]], 1)
-        rates, start = [], 0
-        for batch, _, _ in batches(self, trajectories, 256):
-            option = before[start : start + len(batch)]
-            start += len(batch)
-            logits = self.termination(batch.states).cpu().gather(-1, option.unsqueeze(-1)).squeeze(-1)
-            rates.append(torch.sigmoid(logits).float())
-        actions = self._encoded(trajectories).float().cpu()
-        if self.discrete and actions.shape[-1] != self.action_dim:  # a negative pad drops actions that never occur
-            actions = nn.functional.pad(actions, (0, self.action_dim - actions.shape[-1]))
-        return summarize(segmentation, actions, torch.cat(rates))
+        before, places = options_before(segmentation), segmentation.places
+        rates = torch.zeros(len(before))
+        for index, batch, _, _ in batches(self, trajectories, 256):
+            at, mask = places.of(index, batch.mask.shape[1])
+            logits = self.termination(batch.states).cpu().gather(-1, before[at].unsqueeze(-1)).squeeze(-1)
+            rates[at[mask]] = torch.sigmoid(logits).float()[mask]
+        actions = (self._encode(trajectories, part) for part in trajectories.given_actions().chunks())
+        return summarize_flat(segmentation, actions, rates)
 
-    def _encoded(self, trajectories: Trajectories) -> Tensor:
-        """Actions in the columns of ``summary.actions``, ``(N, T, out)``."""
-        if not isinstance(self.policy, MixedPolicy):
-            return trajectories.encoded_actions()
-        assert trajectories.actions is not None
-        return self.policy.layout.encode(trajectories.actions.cpu(), self.log_weights.cpu())
+    def _encode(self, trajectories: Trajectories, actions: Tensor) -> Tensor:
+        """Some of these actions ``(steps, …)`` in the columns of ``summary.actions``, ``(steps, out)``."""
+        if isinstance(self.policy, MixedPolicy):
+            return self.policy.layout.encode(actions.cpu(), self.log_weights.cpu()).float()
+        # a negative pad drops actions that never occur
+        missing = self.action_dim - trajectories.action_dim if self.discrete else 0
+        return nn.functional.pad(trajectories.encode(actions).float().cpu(), (0, missing))
 
     def describe(self, trajectories: Trajectories | None = None) -> str:
         """A table with a line for each option.

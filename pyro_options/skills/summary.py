@@ -1,6 +1,6 @@
 """Statistics of every option on given demonstrations, and tables of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -31,11 +31,23 @@ class Summary:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def _mean_by(options: Tensor, values: Tensor, num_options: int) -> Tensor:
-    """The mean of ``values (points, ...)`` over the points of each option ``(K, ...)``, zero for an unused option."""
-    total = torch.zeros(num_options, *values.shape[1:]).index_add_(0, options, values)
+def _mean_by(options: Tensor, parts: Iterable[Tensor], num_options: int) -> Tensor:
+    """The mean of values over the points of each option ``(K, ...)``, zero for an unused option.
+
+    :param parts: parts ``(points, ...)`` of the values
+    """
+    total, start = torch.zeros(()), 0
+    for values in parts:
+        total = total if total.dim() else torch.zeros(num_options, *values.shape[1:])
+        total.index_add_(0, options[start : start + len(values)], values)
+        start += len(values)
     count = torch.bincount(options, minlength=num_options).clamp(min=1)
-    return total / count.view(-1, *[1] * (values.dim() - 1))
+    return total / count.view(-1, *[1] * (total.dim() - 1))
+
+
+def options_before(segmentation: Segmentation) -> Tensor:
+    """The option of the step before each, ``(steps,)``; at the first step of an episode any."""
+    return segmentation.flat_options.roll(1)
 
 
 def summarize(segmentation: Segmentation, actions: Tensor, termination: Tensor) -> Summary:
@@ -44,16 +56,25 @@ def summarize(segmentation: Segmentation, actions: Tensor, termination: Tensor) 
     :param actions: encoded actions ``(N, T, A)``
     :param termination: ψ_k(s_t) of the option k that was active at the previous step, ``(N, T)``
     """
-    K, mask, options = segmentation.num_options, segmentation.mask, segmentation.options
+    mask = segmentation.mask
+    return summarize_flat(segmentation, [actions[mask]], termination[mask])
+
+
+def summarize_flat(segmentation: Segmentation, actions: Iterable[Tensor], termination: Tensor) -> Summary:
+    """The same without padding.
+
+    :param actions: parts of the encoded actions of all steps in order, ``(steps, A)``
+    :param termination: ψ_k(s_t) of the option k that was active at the previous step, ``(steps,)``
+    """
+    K, options = segmentation.num_options, segmentation.flat_options
     owner, lengths = segmentation.segment_lengths()
-    arrived = mask.clone()
-    arrived[:, 0] = False  # no option is active before the first step
-    before = torch.cat([options[:, :1], options[:, :-1]], 1)
+    arrived = torch.ones_like(options, dtype=torch.bool)
+    arrived[segmentation.places.first] = False  # no option is active before the first step
     return Summary(
         usage=segmentation.usage().float(),
-        mean_length=_mean_by(owner, lengths.float(), K),
-        termination_rate=_mean_by(before[arrived], termination[arrived], K),
-        actions=_mean_by(options[mask], actions[mask], K),
+        mean_length=_mean_by(owner, [lengths.float()], K),
+        termination_rate=_mean_by(options_before(segmentation)[arrived], [termination[arrived]], K),
+        actions=_mean_by(options, actions, K),
     )
 
 

@@ -43,6 +43,13 @@ def test_a_long_training_with_moves_leaves_no_stale_optimizer_state(tmp_path, mo
     assert max(record["num_options"]) == 8 and min(record["num_options"]) < 8
 
 
+@pytest.mark.slow
+def test_ragged_data_cost_what_they_hold(tmp_path, monkeypatch):
+    ragged = load_script(monkeypatch, BENCHMARKS / "ragged.py")
+    record = ragged.main(ragged.Args(out=tmp_path / "ragged.json"))
+    assert record["ratio"] <= 1.5 and record["stored"] == 1 and record["peak"] <= 2
+
+
 def test_mutations_change_lines_that_exist(monkeypatch):
     mutations = load_script(monkeypatch, BENCHMARKS / "mutations.py")
     assert len(mutations.MUTATIONS) >= 10

@@ -146,9 +146,22 @@ def test_bad_episodes_are_refused(episodes, message):
         Trajectories.from_episodes(episodes)
 
 
-def test_a_subset_is_a_data_set_of_its_own():
+@pytest.mark.parametrize("index", [2, slice(1, 4), [0, 3], torch.tensor([0, 3]), np.array([1, 2]), torch.arange(7) < 3])
+def test_an_index_gives_a_minibatch_that_keeps_its_population(index):
     data = make_episodes(7)
-    assert data[[0, 3]].population == 2 and data[2].states.shape[0] == 1 and data[:3].num_actions == data.num_actions
+    batch = data[index]
+    assert batch.population == 7 and batch.num_actions == data.num_actions and len(batch) < 7
+    assert f"minibatch of {len(batch)} out of 7 episodes" in repr(batch)
+    assert batch.to(dtype=torch.float64).population == batch.without_actions().cut(2).population == 7
+    assert batch.alone().population == len(batch) == batch[:1].population
+    assert repr(batch.alone()).startswith(f"Trajectories({len(batch)} episodes")
+
+
+def test_data_sets_are_their_own_population():
+    data = make_episodes(10)
+    assert [part.population for part in data.split(0.3)] == [7, 3]
+    assert data[[0] * 20].population == 20
+    assert all(batch.population == 4 for batch in data[:4].minibatches(2))
 
 
 def test_steps_put_states_and_one_hot_actions_side_by_side():

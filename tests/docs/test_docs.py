@@ -30,6 +30,7 @@ PROMISES = {
     "guides.md": ["'type': 'UsageRule', 'delta': 0.25", "^usage$", "^options-exact +-"],
     "differences.md": ["^K = \\d"],
     "your_guide.md": ["^3 options of weights"],
+    "your_loop.md": ["^3 options", "^same: True", "^sticks -> actions$", "^importance sampling agrees: True"],
     "growing_truncation.md": ["^3 kinds of days"],
     "maths.md": ["^recursion (\\S+), all paths \\1$"],
     "performance.md": ["64000 bytes instead of 2048000"],

@@ -55,15 +55,23 @@ def test_usage_entropy_ignores_padding():
 @pytest.mark.parametrize("per", ["batch", "trajectory"])
 @pytest.mark.parametrize("collapsed", [True, False])
 def test_entropy_bonus_adds_one_factor_scaled_to_the_population(per, collapsed):
-    episodes = make_episodes(8)
-    batch = next(iter(episodes.minibatches(4)))
-    model = collapse(make_model()) if collapsed else make_model()
+    episodes = make_episodes(80)
+    batch = next(iter(episodes.minibatches(40)))
+    model = collapse(make_model("uniform")) if collapsed else make_model("uniform")
     messenger = EntropyMessenger(3.0, "actions", per)
     trace = poutine.trace(messenger(model)).get_trace(batch)
     trace.compute_log_prob()
     factor = float(trace.nodes["usage_entropy"]["log_prob_sum"].detach())
-    assert 0 < factor <= 8 * 3.0 * math.log(3)
-    assert factor == pytest.approx(8 * messenger.bonus, rel=1e-5)
+    assert 0 < factor <= 80 * 3.0 * math.log(3)
+    assert factor == pytest.approx(80 * messenger.bonus, rel=1e-5)
+
+
+@pytest.mark.parametrize("per", ["batch", "trajectory"])
+def test_the_entropy_of_vectorized_particles_is_that_of_each(per):
+    h = torch.softmax(torch.randn(4, 3, 5, 2), -1)  # four particles
+    mask = torch.tensor([2, 5, 1]).unsqueeze(-1) > torch.arange(5)
+    found = usage_entropy(h * mask.unsqueeze(-1), mask, per, particles=1)
+    assert_close(found, torch.stack([usage_entropy(each * mask.unsqueeze(-1), mask, per) for each in h]))
 
 
 def test_entropy_bonus_of_weight_zero_adds_nothing():

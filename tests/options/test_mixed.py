@@ -232,3 +232,16 @@ def test_a_change_of_units_leaves_choices_and_shifts_densities():
 def test_bad_families_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_particles_may_add_dimensions_to_the_path_alone():
+    states, actions, mask = torch.randn(N, T, D).double(), actions_of(), mask_of([T, 2, 3])
+    made = policy()
+    options = torch.randint(K, (6, N, T))
+    path = encode_path(options, torch.ones_like(options), K).double()
+    together = made(states, path, mask)
+    assert together.batch_shape == (6, N) and together.expand((2, 6, N)).log_prob(actions).shape == (2, 6, N)
+    apart = torch.stack([made(states, one, mask).log_prob(actions) for one in path])
+    assert_close(together.log_prob(actions), apart)
+    assert together.sample().shape == (6, N, T, len(FAMILIES))
+    assert made(states, torch.zeros_like(path), mask).sample().isfinite().all()  # an option not yet created

@@ -176,17 +176,6 @@ def test_viterbi_repeats_the_last_option_in_the_padding():
 
 
 @leftovers
-def test_samples_follow_log_prob(leftover):
-    """With mass left to options not yet born, samples follow the weights normalized over those that exist."""
-    T, K = 3, 2
-    log_weights, logits, emission = random_episodes(T, K, leftover=leftover)
-    paths = enumerate_paths(log_weights.log_softmax(0), logits, emission)
-    possible = paths.prior > 0
-    samples = OptionPath(log_weights, logits).sample((20_000,))
-    assert path_goodness_of_fit(samples, paths.values(K)[possible], paths.prior[possible]) > P_VALUE
-
-
-@leftovers
 def test_posterior_samples_follow_the_enumerated_posterior(leftover):
     T, K = 3, 2
     log_weights, logits, emission = random_episodes(T, K, leftover=leftover)

@@ -68,7 +68,7 @@ def test_padding_costs_nothing_and_garbage_there_changes_nothing():
     again.sum().backward()
     assert dirty.grad.isfinite().all()
     path = TiltedPath(log_weights, logits, mask, 2.0)
-    value = path.sample()
+    value = path.normalized().sample()
     assert value[1, 3:, 0].sum() == 0
     value[1, 3:, 0] = 1  # a guide may say anything there
     paid = 2 * (value[..., 0] * mask)[:, 1:].sum(-1)

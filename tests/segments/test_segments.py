@@ -153,7 +153,9 @@ def test_the_kernel_equals_log_space_or_leaves_it_to_it(scale, faint, threads, m
     monkeypatch.setattr(segment_marginal.KERNEL, "thread_work", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     log_weights, emission, path = long_story(scale)
-    assert (segment_marginal.run_kernel(log_weights, path.boundaries, emission, gradients=True) is None) == faint
+    assert (
+        segment_marginal.run_kernel(log_weights.expand(3, 3), path.boundaries, emission, gradients=True) is None
+    ) == faint
 
     def everything():
         value = path.log_marginal(emission)

@@ -132,8 +132,9 @@ def settings(metadata: Mapping[str, Any]) -> list[list[str]]:
 
 def shown_states(data: Trajectories, names: Sequence[str] | None, limits: Limits) -> tuple[list[int], list[str]]:
     """Indices of the first varying entries of a state (bytes if packed), and their names."""
-    used = data.stored[: limits.trajectories][data.mask[: limits.trajectories]]
-    varying = (used != used[:1]).any(0).nonzero().flatten().tolist()[: limits.state_values]
+    used = list(data[: limits.trajectories].state_steps.chunks())
+    differs = torch.stack([(part != used[0][:1]).any(0) for part in used]).any(0)
+    varying = differs.nonzero().flatten().tolist()[: limits.state_values]
     letter = "byte " if data.packed else "state "
     return varying, [f"{letter}{i}" if names is None else names[i] for i in varying]
 
@@ -148,16 +149,16 @@ def trajectory(
     limits: Limits,
 ) -> dict:
     """The data of one episode: option, action and state of each step, and frames if there are any."""
-    assert data.actions is not None
     length = int(data.lengths[episode])
     steps = min(length, limits.steps)
-    chosen, states = segmentation.options[episode, :steps], data.stored[episode, :steps].cpu()
-    actions = data.actions[episode, :steps].cpu()
+    chosen, switches = (part[:steps] for part in segmentation.episode(episode))
+    states = data.state_steps.episode(episode)[:steps].cpu()
+    actions = data.given_actions().episode(episode)[:steps].cpu()
     row: dict[str, Any] = {
         "length": length,
         "nats": _rounded(float(segmentation.log_likelihood[episode]) / length),
         "options": chosen.tolist(),
-        "choices": _rounded(segmentation.switches[episode, :steps], 2),
+        "choices": _rounded(switches, 2),
         "actions": _rounded(actions, 4),
         "states": _rounded(states[:, entries], 4),
     }

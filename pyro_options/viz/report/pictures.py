@@ -43,8 +43,8 @@ def frames_of(frames: Frames | None, data: Trajectories, episode: int, num_steps
     if frames is None:
         return None
     if callable(frames):
-        assert data.actions is not None
-        found = frames(data.stored[episode, :num_steps].cpu().numpy(), data.actions[episode, :num_steps].cpu().numpy())
+        stores = data.state_steps, data.given_actions()
+        found = frames(*(steps.episode(episode)[:num_steps].cpu().numpy() for steps in stores))
     else:
         found = frames[episode] if episode < len(frames) else None
     if found is None:

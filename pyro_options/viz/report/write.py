@@ -77,7 +77,7 @@ def write_report(
     actions, shown = None, []
     names: list[str] = []
     if trajectories is not None and segmentation is not None:
-        size = trajectories.stored.shape[-1]
+        size = trajectories.state_steps.shape[-1]
         check(state_names is None or len(state_names) == size, f"{size} names of states", state_names)
         actions = skills.summarize(trajectories, segmentation).actions
         entries, names = content.shown_states(trajectories, state_names, limits)
