@@ -2,7 +2,8 @@
 
 Demonstrations are sampled from five known options in a cycle. ``model="sticky-options"`` gives every option a row of
 transitions, with a hierarchical Dirichlet process as their prior; the paper's high-level policy η has no memory. Both
-are evaluated on held-out episodes, and once more on demonstrations whose options do not depend on each other. Run it with::
+are evaluated on held-out episodes, and once more on demonstrations whose options do not depend on each other. Run
+it with::
 
     python examples/sticky_options.py
     python examples/sticky_options.py --order 0.6        # a looser cycle
