@@ -86,7 +86,7 @@ def figure(args: Args, rows: torch.Tensor, results: dict, path: Path) -> None:
         axes[1].bar_label(bars, fmt="%.3f", padding=4)
         axes[1].axhline(0, color="0.3", linewidth=1)
         axes[1].margins(y=0.25)
-        axes[1].set(ylabel="held-out nats per step", title="Gain from memory, ± 2 standard errors")
+        axes[1].set(ylabel="held-out nats per step, ± 2 s.e.", title="Gain from memory")
         fig.savefig(path)
         viz.plt.close(fig)
 

@@ -30,7 +30,7 @@ PROMISES = {
     "guides.md": ["'type': 'UsageRule', 'delta': 0.25", "^usage$", "^options-exact +-"],
     "differences.md": ["^K = \\d"],
     "your_guide.md": ["^3 options of weights"],
-    "growing_truncation.md": ["^3 kinds of days"],
+    "growing_truncation.md": ["^3 kinds of days", "^3 states with rates"],
     "maths.md": ["^recursion (\\S+), all paths \\1$"],
     "performance.md": ["64000 bytes instead of 2048000"],
     "reliability.md": ["^same: True"],
