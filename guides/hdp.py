@@ -16,7 +16,7 @@ _LARGE_B = 1e8  # above it lgamma(b) has lost the digits that its differences ne
 
 
 def _log_mean(log_a: Tensor, log_b: Tensor) -> Tensor:
-    r"""log E[v] of Kumaraswamy sticks in float64, :math:`\log b\,B(1 + 1/a, b)`; for large b by its asymptotic series."""
+    r"""log E[v] of Kumaraswamy sticks in float64, :math:`\log b\,B(1 + 1/a, b)`; asymptotic for large b."""
     b, c = torch.exp(log_b), 1 + torch.exp(-log_a)
     small = torch.minimum(b, torch.full_like(b, _LARGE_B))
     ratio = torch.lgamma(small) - torch.lgamma(small + c)
