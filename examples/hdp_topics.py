@@ -1,7 +1,8 @@
 """Find the topics of documents that mix several, and how many there are: a hierarchical Dirichlet process.
 
 The vocabulary is a 5 × 5 grid, every topic is one row or column of it (a bar), and every document has its own
-proportions of topics. Unlike ``count_mixture.py``, where a document has one topic, its words come from several. Run it with::
+proportions of topics. Unlike ``count_mixture.py``, where a document has one topic, its words come from several. Run
+it with::
 
     python examples/hdp_topics.py
     python examples/hdp_topics.py --num-topics 8

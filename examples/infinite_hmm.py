@@ -117,8 +117,8 @@ def main(args: Args) -> dict:
     cut = len(sequences) - len(sequences) // 4
     torch.manual_seed(args.seed)
     model, guide = make_model(args.initial_states)
-    schedule = {"every": args.every, "settle": 2, "length": args.updates, "site": "sequences"}
-    growth = GrowthMessenger([model, guide], TrialRule(), SplitBirth(halve=True), [Prune(), Merge()], **schedule)
+    schedule = {"every": args.every, "settle": 4, "length": args.updates, "site": "sequences"}
+    growth = GrowthMessenger([model, guide], TrialRule(0.3), SplitBirth(halve=True), [Prune(), Merge()], **schedule)
     history = train_growing(model, guide, sequences[:cut], growth, args.updates, held_out=sequences[cut:])
     with torch.no_grad():
         log_weights = guide.weights.mean_log_weights()

@@ -2,7 +2,8 @@
 
 Demonstrations are sampled from five known options in a cycle. ``model="sticky-options"`` gives every option a row of
 transitions, with a hierarchical Dirichlet process as their prior; the paper's high-level policy η has no memory. Both
-are evaluated on held-out episodes, and once more on demonstrations whose options do not depend on each other. Run it with::
+are evaluated on held-out episodes, and once more on demonstrations whose options do not depend on each other. Run
+it with::
 
     python examples/sticky_options.py
     python examples/sticky_options.py --order 0.6        # a looser cycle
@@ -85,7 +86,7 @@ def figure(args: Args, rows: torch.Tensor, results: dict, path: Path) -> None:
         axes[1].bar_label(bars, fmt="%.3f", padding=4)
         axes[1].axhline(0, color="0.3", linewidth=1)
         axes[1].margins(y=0.25)
-        axes[1].set(ylabel="held-out nats per step", title="Gain from memory, ± 2 standard errors")
+        axes[1].set(ylabel="held-out nats per step, ± 2 s.e.", title="Gain from memory")
         fig.savefig(path)
         viz.plt.close(fig)
 

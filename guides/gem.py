@@ -1,5 +1,7 @@
 """Posteriors over stick-breaking weights, for options or any other growing mixture."""
 
+from collections.abc import Callable
+
 import pyro
 import torch
 from pyro import distributions as dist
@@ -26,16 +28,20 @@ def mean_sticks(weight: Tensor) -> Tensor:
     return (weight / left.clamp(min=torch.finfo(weight.dtype).tiny)).clamp(torch.finfo(weight.dtype).tiny, 1 - 1e-6)
 
 
-def sticks_with_mean(log_a: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+def sticks_with_mean(
+    log_a: Tensor, mean: Tensor, solve: Callable[[Tensor, Tensor], Tensor] = _solve_log_b
+) -> tuple[Tensor, Tensor]:
     r"""log a and log b of Kumaraswamy sticks with the given mean m; a is kept unless b would become extreme.
 
     For m near one, a small a would require a tiny b, with values of 1 - v down to exp(-1/b) and hundreds of nats of KL
     from the prior; :math:`a \ge m / (1-m)` keeps b near one or above. For m far from one, a large a would require a b
     that overflows, because :math:`m^a` is about 1 / b.
+
+    :param solve: the log b of given log a and mean
     """
     largest = torch.log(-0.75 * _LOG_B_RANGE[1] / torch.log(mean))
     log_a = torch.minimum(torch.maximum(log_a, torch.logit(mean)), largest)
-    return log_a, _solve_log_b(log_a, mean)
+    return log_a, solve(log_a, mean)
 
 
 def kept_sticks(weights: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,11 +5,29 @@ import torch
 from pyro.nn import PyroModule
 from torch import Tensor, nn
 
+from pyro_options.distributions.root_finding import bisect
 from pyro_options.distributions.sticks import LogitKumaraswamy, log_stick_breaking
 from pyro_options.errors import check
 from pyro_options.growth.growable import Growable
 
 from .gem import kept_sticks, mean_sticks, sticks_with_mean
+
+_LARGE_B = 1e8  # above it lgamma(b) has lost the digits that its differences need
+
+
+def _log_mean(log_a: Tensor, log_b: Tensor) -> Tensor:
+    r"""log E[v] of Kumaraswamy sticks in float64, :math:`\log b\,B(1 + 1/a, b)`; asymptotic for large b."""
+    b, c = torch.exp(log_b), 1 + torch.exp(-log_a)
+    small = torch.minimum(b, torch.full_like(b, _LARGE_B))
+    ratio = torch.lgamma(small) - torch.lgamma(small + c)
+    return log_b + torch.lgamma(c) + torch.where(b > _LARGE_B, -c * log_b - c * (c - 1) / (2 * b), ratio)
+
+
+def _solve_log_b(log_a: Tensor, mean: Tensor) -> Tensor:
+    """The log b with the given mean. K x K sticks would take seconds by the quadrature that float32 needs."""
+    log_a, log_mean = log_a.double(), torch.log(mean.double())
+    low, high = (torch.full_like(log_a, edge) for edge in (-12.0, 80.0))
+    return bisect(lambda log_b: _log_mean(log_a, log_b) - log_mean, low, high).to(mean)
 
 
 class GrowableHDP(Growable, PyroModule):
@@ -74,7 +92,7 @@ class GrowableHDP(Growable, PyroModule):
         for prefix, part in parts:
             log_a, log_b = (getattr(self, f"{prefix}log_{kind}").index_select(-1, keep) for kind in self.initial)
             mean, unmoved = kept_sticks(part, keep)
-            moved = sticks_with_mean(log_a, mean)
+            moved = sticks_with_mean(log_a, mean, _solve_log_b)
             for kind, old, new in zip(self.initial, (log_a, log_b), moved):
                 # Solving would change sticks by rounding: those before the first removed component keep their bits.
                 value = torch.where(unmoved, old, new)
@@ -108,7 +126,7 @@ class GrowableHDP(Growable, PyroModule):
         check(log_weights.shape in ((K,), (1 + rows, K)), f"weights {(1 + rows, K)}", tuple(log_weights.shape))
         mean = mean_sticks(torch.exp(log_weights)).expand(1 + rows, K)
         for log_a, log_b, one in ((self.log_a, self.log_b, mean[0]), (self.row_log_a, self.row_log_b, mean[1:])):
-            solved = sticks_with_mean(log_a, one)
+            solved = sticks_with_mean(log_a, one, _solve_log_b)
             log_a.copy_(solved[0])
             log_b.copy_(solved[1])
 

@@ -123,8 +123,9 @@ def synthetic_options(
     check(1 <= lengths[0] <= lengths[1], "lengths (shortest, longest) with 1 <= shortest <= longest", lengths)
     check(mean_duration > 2, "mean_duration > 2", mean_duration)
     check(separation > 0, "separation > 0", separation)
-    square = transitions is None or transitions.shape == (num_options, num_options)
-    check(square, f"transitions of shape {(num_options, num_options)}", None if square else tuple(transitions.shape))
+    if transitions is not None:
+        shape = (num_options, num_options)
+        check(transitions.shape == shape, f"transitions of shape {shape}", tuple(transitions.shape))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         policy: CategoricalPolicy | GaussianPolicy

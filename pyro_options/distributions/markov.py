@@ -101,9 +101,9 @@ def chain_posterior(
     shift = leave.amax(-1, keepdim=True)
     left, right = torch.exp(leave - shift), torch.exp((ahead[1:] + shift - log_normalizer).clamp(max=_CEILING))
     none = torch.zeros_like(first)
-    parts = [torch.cat([head, tail]) for head, tail in zip((none, first, none), later)]
+    stays, starts, stops = (torch.cat([head, tail]) for head, tail in zip((none, first, none), later))
     moves = torch.einsum("t...j,t...k->...jk", left, right) * rows
-    return ChainPosterior(*parts, moves)
+    return ChainPosterior(stays, starts, stops, moves)
 
 
 class _LogMarginal(TrackedFunction):

@@ -31,7 +31,7 @@ PROMISES = {
     "differences.md": ["^K = \\d"],
     "your_guide.md": ["^3 options of weights"],
     "your_loop.md": ["^3 options", "^same: True", "^sticks -> actions$", "^importance sampling agrees: True"],
-    "growing_truncation.md": ["^3 kinds of days"],
+    "growing_truncation.md": ["^3 kinds of days", "^3 states with rates"],
     "maths.md": ["^recursion (\\S+), all paths \\1$"],
     "performance.md": ["64000 bytes instead of 2048000"],
     "reliability.md": ["^same: True"],

@@ -1,8 +1,10 @@
 """Every example runs end to end on a tiny budget."""
 
+import ast
 import importlib
 import inspect
 import json
+import math
 import re
 import signal
 import subprocess
@@ -186,6 +188,30 @@ def test_count_mixture(run_script, tmp_path):
     results = json.loads((tmp_path / "results.json").read_text())
     assert 1 <= results["used_components_mode"] <= results["num_components"] and 2 <= results["kinds"] <= 10
     assert (tmp_path / "count_mixture.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", ["infinite_hmm", "hdp_topics", "regressions"])
+def test_growing_models(name, run_script, tmp_path):
+    run_script(EXAMPLES / f"{name}.py", *TINY[f"{name}.py"], "--out", tmp_path)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["num_components"] >= 1 and all(math.isfinite(value) for value in results.values())
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+def test_sticky_options(run_script, tmp_path):
+    run_script(EXAMPLES / "sticky_options.py", *TINY["sticky_options.py"], "--out", tmp_path)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert set(results) == {"a cycle", "no order"} and math.isfinite(results["a cycle"]["gain_per_step"])
+    assert (tmp_path / "sticky_options.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", ["infinite_hmm", "hdp_topics", "regressions"])
+def test_model_and_guide_of_a_growing_example_are_short(name):
+    """At most 40 lines from the first class or function of the model to the guide."""
+    tree = ast.parse((EXAMPLES / f"{name}.py").read_text())
+    parts = [node for node in tree.body if getattr(node, "name", "") in ("Emissions", "make_model")]
+    assert "make_model" in {node.name for node in parts}
+    assert sum(node.end_lineno - node.lineno + 1 for node in parts) <= 40
 
 
 def test_cued_options(run_script, tmp_path):

@@ -41,6 +41,14 @@ TINY = {
     ],
     "dp_mixture.py": ["--num-clusters", "2", "--num-rows", "60", "--patience", "1"],
     "count_mixture.py": ["--num-documents", "40", "--num-words", "20", "--patience", "1"],
+    "infinite_hmm.py": [
+        *("--num-sequences", "8", "--num-steps", "8", "--initial-states", "3", "--updates", "6", "--every", "3"),
+    ],
+    "hdp_topics.py": [
+        *("--num-documents", "24", "--num-words", "8", "--initial-topics", "3", "--updates", "6", "--every", "3"),
+    ],
+    "regressions.py": ["--num-rows", "60", "--initial-lines", "3", "--updates", "6", "--every", "3"],
+    "sticky_options.py": ["--num-episodes", "12", "--epochs", "1", "--initial-options", "2"],
     "cued_options.py": ["--epochs", "1", "--num-episodes", "10", "--num-cues", "2"],
     "stick_breaking_autoencoder.py": ["--epochs", "1", "--num-components", "5", "--hidden", "8"],
 }
