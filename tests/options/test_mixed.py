@@ -235,7 +235,7 @@ def test_bad_families_are_refused(make, message):
 
 
 def test_particles_may_add_dimensions_to_the_path_alone():
-    states, actions, mask = torch.randn(N, T, D).double(), actions_of(), mask_of([T, 2, 3])
+    states, actions, mask = torch.randn(N, T, D).double(), actions_of(), mask_of([T, 2, 3], T)
     made = policy()
     options = torch.randint(K, (6, N, T))
     path = encode_path(options, torch.ones_like(options), K).double()
