@@ -3,6 +3,7 @@ from .exact import Exact
 from .gem import GammaConcentration, GrowableGEM, PointGEM, UniformWeights, weights_guide
 from .mixture import MixtureWeights
 from .segments import RelaxedSegments
+from .structured import Structured, StructuredMarginal
 
 __all__ = [
     "Exact",
@@ -14,6 +15,8 @@ __all__ = [
     "RelaxedSegments",
     "ScoreFunction",
     "StraightThrough",
+    "Structured",
+    "StructuredMarginal",
     "UniformWeights",
     "weights_guide",
 ]

@@ -7,6 +7,7 @@ from torch import nn
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
+from pyro_options.options.evidence import PathEvidence
 from pyro_options.options.path import OptionPath
 from pyro_options.options.policies import option_heads
 from pyro_options.options.tilted_path import TiltedPath
@@ -67,10 +68,16 @@ class OptionHMM(PyroModule):
         """The prior over paths in these episodes, without the termination cost, which only regularizes training."""
         return OptionPath(log_weights, self.termination(episodes.states), episodes.mask)
 
-    def _prior_path(self, log_weights, termination_logits, mask) -> OptionPath:
+    def _prior_path(self, log_weights, termination_logits, episodes: Trajectories) -> OptionPath:
         if self.termination_cost:
-            return TiltedPath(log_weights, termination_logits, mask, self.termination_cost)
-        return OptionPath(log_weights, termination_logits, mask)
+            return TiltedPath(log_weights, termination_logits, episodes.mask, self.termination_cost)
+        return OptionPath(log_weights, termination_logits, episodes.mask)
+
+    def evidence(self, episodes: Trajectories, log_weights: torch.Tensor) -> PathEvidence:
+        """The factors of p(path, actions | weights), for guides that are built on them."""
+        actions, termination_logits = option_heads(self.policy, self.termination, episodes.states)
+        emission = actions(None, episodes.mask).component_log_prob(episodes.actions)
+        return self._prior_path(log_weights, termination_logits, episodes).evidence(emission)
 
     def forward(self, episodes: Trajectories, log_weights: torch.Tensor | None = None):
         """Runs the generative process; with ``log_weights`` given, η is not sampled."""
@@ -82,6 +89,6 @@ class OptionHMM(PyroModule):
         with pyro.plate("episodes", episodes.population, subsample=index):
             # The guide samples the path and handles its gradient. Without has_rsample TraceGraph_ELBO would track the
             # provenance of the replayed value through every operation of the model, at twice the cost of a step.
-            prior = self._prior_path(log_weights, termination_logits, mask).has_rsample_(True)
+            prior = self._prior_path(log_weights, termination_logits, episodes).has_rsample_(True)
             path = pyro.sample("path", prior)
             return pyro.sample("actions", actions(path, mask), obs=episodes.actions)

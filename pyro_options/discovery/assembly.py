@@ -115,7 +115,7 @@ def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None
     inputs = state_inputs(data, config.skip_constant, config.standardize)
     pieces = Pieces(data, K, config, config.prior_module(), inputs)
     model = _made(config.model, MODELS, pieces)
-    guide = _guide(config, replace(pieces, weights=_weights(config, K)))
+    guide = _guide(config, replace(pieces, weights=_weights(config, K), model=model))
     growth = None if config.num_options is not None else _growth_handler(data, config.growth, model, guide, K)
     return Method(model, guide, growth, config, train)
 

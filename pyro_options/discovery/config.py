@@ -46,6 +46,7 @@ class MethodConfig:
     embedding: int | None = None  # units between states and LSTM; 0 (the paper's) for none; None is 12 for wide states
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
+    lookahead: int = 4  # structured guides: exact steps ahead of each step, beyond which the message is learned
     coupled: bool = True  # False samples h_t independently of b_t, as the paper's encoder does
 
     def __post_init__(self) -> None:
@@ -62,6 +63,7 @@ class MethodConfig:
         if self.num_options is not None:
             check_count(self.num_options, "num_options")
         check_count(self.lstm_size, "lstm_size")
+        check_count(self.lookahead, "lookahead", 0)
         check(0 <= self.termination_cost < math.inf, "a finite termination_cost >= 0", self.termination_cost)
         check(0 < self.alpha < math.inf, "a finite alpha > 0", self.alpha)
         check(self.embedding is None or self.embedding >= 0, "embedding >= 0", self.embedding)
@@ -113,6 +115,8 @@ class MethodConfig:
 METHODS: dict[str, dict[str, Any]] = {
     "options": {"guide": "relaxed"},
     "options-exact": {"guide": "exact"},
+    "options-structured": {"guide": "structured"},
+    "options-structured-marginal": {"guide": "structured-marginal"},
     "options-score-function": {"guide": "score-function"},
     "options-straight-through": {"guide": "straight-through"},
     "options-point": {"guide": "relaxed", "point": True},

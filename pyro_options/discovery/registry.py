@@ -12,9 +12,11 @@ from torch import nn
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
+from pyro_options.growth.contracts import fulfills
 from pyro_options.guides.amortized import Relaxed, ScoreFunction, StraightThrough
 from pyro_options.guides.exact import Exact
 from pyro_options.guides.segments import RelaxedSegments
+from pyro_options.guides.structured import Structured, StructuredMarginal
 from pyro_options.models.option_hmm import OptionHMM
 from pyro_options.models.segments import CompILE
 from pyro_options.nn.networks import mlp
@@ -22,6 +24,8 @@ from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.state_embedding import StateEmbedding
 from pyro_options.nn.varying_inputs import VaryingInputs
 from pyro_options.options.encoder import PathEncoder
+from pyro_options.options.evidence import EvidenceModel
+from pyro_options.options.message_encoder import MessageEncoder
 from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, Termination
 from pyro_options.segments.encoder import SegmentEncoder
 
@@ -44,6 +48,7 @@ class Pieces:
     :param prior: over the weights, by name or as a module
     :param inputs: layer that selects and standardizes entries of a state; ``None`` for states as they are
     :param weights: the posterior over the weights, for guides
+    :param model: for guides that are built on its evidence, see :class:`~pyro_options.options.EvidenceModel`
     """
 
     data: Trajectories
@@ -52,6 +57,7 @@ class Pieces:
     prior: str | PyroModule
     inputs: VaryingInputs | None
     weights: PyroModule | None = None
+    model: Any = None
 
     def network(self) -> nn.Module | None:
         """The selection of inputs and the state network behind it; ``None`` lets the policy build its own network."""
@@ -114,6 +120,13 @@ def _amortized(kind: type, pieces: Pieces) -> PyroModule:
     )
 
 
+def _structured(kind: type, pieces: Pieces) -> PyroModule:
+    config, model = pieces.config, fulfills(pieces.model, EvidenceModel, "the model of this guide")
+    sizes = pieces.step_dim, pieces.num_options, config.lstm_size, config.encoder_hidden[0]
+    encoder = MessageEncoder(*sizes, inputs=pieces.encoder_inputs(), actions=pieces.action_inputs())
+    return kind(pieces.weights, encoder, model.evidence, config.lookahead)
+
+
 def _relaxed_segments(pieces: Pieces) -> RelaxedSegments:
     config = pieces.config
     sizes = pieces.step_dim, pieces.num_options, config.lstm_size, config.encoder_hidden
@@ -150,6 +163,10 @@ MODELS: Mapping[str, Callable[[Pieces], Any]] = {"options": _options, "segments"
 GUIDES: Mapping[str, GuideEntry] = {
     "exact": GuideEntry(Exact, lambda pieces: Exact(pieces.weights), rule="trial", entropy_weight=0.0),
     "relaxed": GuideEntry(Relaxed, partial(_amortized, Relaxed)),
+    "structured": GuideEntry(Structured, partial(_structured, Structured), rule="trial", entropy_weight=0.0),
+    "structured-marginal": GuideEntry(
+        StructuredMarginal, partial(_structured, StructuredMarginal), rule="trial", entropy_weight=0.0
+    ),
     "score-function": GuideEntry(ScoreFunction, partial(_amortized, ScoreFunction)),
     "straight-through": GuideEntry(StraightThrough, partial(_amortized, StraightThrough)),
     "segments": GuideEntry(RelaxedSegments, _relaxed_segments, ("segments",), max_learning_rate=2e-2),

@@ -7,13 +7,16 @@ from .contracts import (
     GrowableLayer,
     Marginalizable,
     Masked,
+    StepAveraged,
+    StepwiseGuide,
+    StepwisePosterior,
     Tempered,
     Weighable,
     WeightsPosterior,
     fulfills,
 )
 from .events import GrowthEvent, Move
-from .growable import Growable, GrowableHeads, GrowableInput, growables
+from .growable import Growable, GrowableHeads, GrowableInput, ZeroHeads, growables
 from .markers import GrowthMarker, growth_markers
 from .removals import Merge, Prune, Removal
 from .resizing import grow, merge, num_components, permute, prune, resize, reweight
@@ -50,6 +53,9 @@ __all__ = [
     "Scene",
     "Snapshot",
     "SplitBirth",
+    "StepAveraged",
+    "StepwiseGuide",
+    "StepwisePosterior",
     "Tempered",
     "TrialRule",
     "Usage",
@@ -57,6 +63,7 @@ __all__ = [
     "Verdict",
     "Weighable",
     "WeightsPosterior",
+    "ZeroHeads",
     "fulfills",
     "grow",
     "growables",

@@ -82,6 +82,13 @@ class GrowableHeads(Growable, nn.Module):
         return flat.unflatten(-1, self.bias.shape)
 
 
+class ZeroHeads(GrowableHeads):
+    """:class:`GrowableHeads` whose weights and biases start at zero, those of new components too."""
+
+    def _uniform(self, shape):
+        return torch.zeros(shape)
+
+
 class GrowableInput(Growable, nn.Module):
     """A linear map without bias from vectors over components, ``(..., K) -> (..., out)``; new columns start at zero."""
 

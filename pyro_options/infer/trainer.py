@@ -22,6 +22,7 @@ from tqdm import tqdm
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import InputError, check, check_count, choice
 from pyro_options.growth.events import GrowthEvent
+from pyro_options.handlers.average_steps import adapt
 from pyro_options.handlers.collapse import collapse
 from pyro_options.handlers.entropy import EntropyMessenger
 from pyro_options.handlers.growth import GrowthMessenger
@@ -181,8 +182,8 @@ class Trainer(ResumableTraining):
 
     @property
     def objective(self) -> tuple[Callable, Callable]:
-        """Model and guide as passed to SVI: the model collapsed and regularized, the guide tempered."""
-        return self.entropy(collapse(self.model, self.guide.collapses)), self.temper(self.guide)
+        """Model and guide as passed to SVI: the model adapted to the guide and regularized, the guide tempered."""
+        return self.entropy(adapt(self.model, self.guide)), self.temper(self.guide)
 
     def step(self, batch: Trajectories) -> float:
         """One SVI step. Returns the ELBO in nats per episode, without the entropy bonus; NaN for a skipped step."""
@@ -224,7 +225,7 @@ class Trainer(ResumableTraining):
 
         :param births: whether components may be added
         """
-        growth, model = self.growth, collapse(self.model, self.guide.collapses)
+        growth, model = self.growth, adapt(self.model, self.guide)
         assert growth is not None
         with torch.no_grad(), growth, pyro.get_param_store().scope():
             for batch in self.data.minibatches(self.config.batch_size):
