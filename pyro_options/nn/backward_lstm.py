@@ -24,7 +24,7 @@ def reverse_episodes(steps: Tensor, mask: Tensor) -> Tensor:
     return steps.gather(-2, index.unsqueeze(-1).expand(steps.shape))
 
 
-def linear_of_parts(parts: Sequence[Tensor], weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear_of_parts(parts: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Tensor:
     """A linear layer on the concatenation of ``parts``, without materializing it if it is wide."""
     if sum(part.shape[-1] for part in parts) <= _NARROW:
         return nn.functional.linear(torch.cat(tuple(parts), -1), weight, bias)

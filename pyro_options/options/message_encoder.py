@@ -62,11 +62,9 @@ class MessageEncoder(StepEncoder):
         """
         emission, lstm = evidence.emission, self.lstm
         explained = emission - torch.logsumexp(evidence.step_log_weights + emission, -1, keepdim=True)
-        gates = linear_of_parts(self.parts((states, actions)), lstm.weight_ih_l0, lstm.bias_ih_l0 + lstm.bias_hh_l0)
-        gates = gates + linear_of_parts(
-            (explained.clamp(-_CLIP, _CLIP), torch.sigmoid(evidence.termination_logits)),
-            torch.cat([self.from_likelihood.weight, self.from_termination.weight], 1),
-        )
+        known = explained.clamp(-_CLIP, _CLIP), torch.sigmoid(evidence.termination_logits)
+        weight = torch.cat([lstm.weight_ih_l0, self.from_likelihood.weight, self.from_termination.weight], 1)
+        gates = linear_of_parts((*self.parts((states, actions)), *known), weight, lstm.bias_ih_l0 + lstm.bias_hh_l0)
         read = backward_recurrence(gates, lstm.weight_hh_l0, mask)
         message = self.heads(torch.relu(self.from_lstm(read))).squeeze(-1) * mask.unsqueeze(-1)
         return pad(message[:, 1:], (0, 0, 0, 1))

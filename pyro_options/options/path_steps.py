@@ -118,7 +118,8 @@ def average(transitions: Transitions, log_starts: Tensor, stop_logits: Tensor, e
     :param emission: e
     """
     starts, stays, stops = transitions
-    per_step = starts * log_starts + stops * logsigmoid(stop_logits) + stays * logsigmoid(-stop_logits)
+    # log(1 - ψ) = log ψ - logit ψ
+    per_step = starts * log_starts + (stops + stays) * logsigmoid(stop_logits) - stays * stop_logits
     if emission is not None:
         per_step = per_step + (starts + stays) * emission
     return per_step.sum((-2, -1))
