@@ -8,8 +8,8 @@ The same as :func:`~pyro_options.options.path_steps.look_ahead`, ``steps_given``
 Messages matter up to a factor: each is divided by its maximum. Shapes: ``log_weights (N, K)``; ``logits``, ``emission``,
 ``message``, ``starts``, ``stays``, ``stops`` ``(N, T, K)``; ``noise (N, T, K + 1)``, or ``(N, 0, 0)`` for the marginals of
 the chain; ``path (N, T, K + 1)``; ``log_prob (N,)``. Saved for the backward pass, all ``(N, T, K)``: ``likelihood``
-:math:`e^{e_t}`, ``psi``, ``ahead`` :math:`e^{r}` before looking ahead, ``log_message`` r after it, ``log_starts``,
-``shares``, their exponential, ``stop_logits`` and ``fresh``, the relaxed draw of a new option. For the flat unsigned
+:math:`e^{e_t}`, ``psi``, ``ahead`` :math:`e^{r}` before looking ahead, ``log_starts``, ``shares``, their
+exponential, ``stop_logits`` and ``fresh``, the relaxed draw of a new option. For the flat unsigned
 indexing see :func:`~pyro_options.kernels.numba_math.add_product`.
 """
 
@@ -48,9 +48,12 @@ def _step_back(weights, psi, likelihood, at, message, m, out, o, K):
 
 
 @numba.njit(**LOOPS)
-def _chain(log_weights, weights, logits, emission, likelihood, level, top, log_message, log_starts, shares, stop_logits,
+def _chain(log_weights, weights, logits, emission, likelihood, level, top, log_starts, shares, stop_logits,
            row, at, place, K):  # fmt: skip
-    """The distribution of one step from its message; ``top`` is the logarithm of the factor of the likelihood."""
+    """The distribution of one step from its message, of which the logarithm is left in ``level``.
+
+    :param top: logarithm of the factor of the likelihood
+    """
     total = shares.dtype.type(0)
     for k in range(K):
         shares[at + k] = weights[k] * likelihood[at + k] * level[place + k]
@@ -58,9 +61,9 @@ def _chain(log_weights, weights, logits, emission, likelihood, level, top, log_m
     total = max(total, shares.dtype.type(1e-37))
     log_total, scale = math.log(total) + top, shares.dtype.type(1) / total
     for k in range(K):
-        log_message[at + k] = math.log(level[place + k])
+        level[place + k] = math.log(level[place + k])
     for k in range(K):
-        value = emission[at + k] + log_message[at + k]
+        value = emission[at + k] + level[place + k]
         log_starts[at + k] = log_weights[row + k] + value - log_total
         stop_logits[at + k] = logits[at + k] + log_total - value
         shares[at + k] *= scale
@@ -112,7 +115,7 @@ def _relax(log_starts, at, noise, now, log_odds, coldness, hard, fresh, K):
 @numba.njit(**LOOPS)
 def draw(
     first, last, log_weights, logits, emission, message, noise, coldness, flags,
-    path, starts, stays, stops, log_prob, likelihood, psi, ahead, log_message, log_starts, shares, stop_logits, fresh,
+    path, starts, stays, stops, log_prob, likelihood, psi, ahead, log_starts, shares, stop_logits, fresh,
 ):  # fmt: skip
     """Paths of episodes ``first`` to ``last - 1``; ``flags``: steps to look ahead, and whether paths are discrete."""
     T, K, dtype = Index(path.shape[1]), Index(logits.shape[2]), path.dtype
@@ -124,8 +127,7 @@ def draw(
     )  # fmt: skip
     noise, path, fresh, shares = noise.reshape(-1), path.reshape(-1), fresh.reshape(-1), shares.reshape(-1)
     starts, stays, stops, likelihood = starts.reshape(-1), stays.reshape(-1), stops.reshape(-1), likelihood.reshape(-1)
-    psi, ahead, log_message, log_starts = psi.reshape(-1), ahead.reshape(-1), log_message.reshape(-1), log_starts.reshape(-1)
-    stop_logits = stop_logits.reshape(-1)
+    psi, ahead, log_starts, stop_logits = psi.reshape(-1), ahead.reshape(-1), log_starts.reshape(-1), stop_logits.reshape(-1)
     for n in range(Index(first), Index(last)):
         row, begin = n * K, n * T * K
         for k in range(K):
@@ -148,7 +150,7 @@ def draw(
         for t in range(T):
             at, now = begin + t * K, (n * T + t) * (K + ONE)
             _chain(
-                log_weights, weights, logits, emission, likelihood, level, tops[t], log_message, log_starts, shares,
+                log_weights, weights, logits, emission, likelihood, level, tops[t], log_starts, shares,
                 stop_logits, row, at, t * K, K,
             )  # fmt: skip
             total += _stops(stop_logits, at, options, stops, stays, K)
@@ -168,7 +170,7 @@ def draw(
                 b = one if t == ZERO else b
                 for k in range(K):
                     options[k] += b * (fresh[at + k] - options[k])
-                    part -= (starts[at + k] + stays[at + k] - options[k]) * log_message[at + k]
+                    part -= (starts[at + k] + stays[at + k] - options[k]) * level[t * K + k]
             else:
                 for k in range(K):
                     options[k] = starts[at + k] + stays[at + k]
@@ -227,7 +229,7 @@ def _back_through_levels(weights, psi, likelihood, ahead, begin, count, grad, le
 @numba.njit(**LOOPS)
 def draw_backward(
     first, last, grad_path, grad_starts, grad_stays, grad_stops, grad_log_prob, log_weights, coldness, flags, path,
-    stays, stops, likelihood, psi, ahead, log_message, log_starts, shares, stop_logits, fresh, grad_message,
+    stays, stops, likelihood, psi, ahead, log_starts, shares, stop_logits, fresh, grad_message,
 ):  # fmt: skip
     """Fills the gradient of the message ``(N, T, K)``; ``fresh`` is ``(N, 0, 0)`` for marginals."""
     T, K, dtype = Index(path.shape[1]), Index(psi.shape[2]), path.dtype
@@ -240,8 +242,8 @@ def draw_backward(
     grad_path, grad_starts, grad_stays = grad_path.reshape(-1), grad_starts.reshape(-1), grad_stays.reshape(-1)
     grad_stops, log_weights, path, stays = grad_stops.reshape(-1), log_weights.reshape(-1), path.reshape(-1), stays.reshape(-1)
     stops, likelihood, psi, ahead = stops.reshape(-1), likelihood.reshape(-1), psi.reshape(-1), ahead.reshape(-1)
-    log_message, log_starts, shares = log_message.reshape(-1), log_starts.reshape(-1), shares.reshape(-1)
-    stop_logits, fresh, grad_message = stop_logits.reshape(-1), fresh.reshape(-1), grad_message.reshape(-1)
+    log_starts, shares, stop_logits = log_starts.reshape(-1), shares.reshape(-1), stop_logits.reshape(-1)
+    fresh, grad_message = fresh.reshape(-1), grad_message.reshape(-1)
     for n in range(Index(first), Index(last)):
         by_prob = grad_log_prob[n]
         for k in range(K):
@@ -267,14 +269,12 @@ def draw_backward(
                 stop = one
             by_stop, by_stay = zero, zero
             if noisy:
-                for k in range(K):
-                    down[k] += by_prob * log_message[at + k]
                 by_odds = _draw_backward(by_b, coldness, path[now], down, fresh, at, before, by_log_start, by_before, K)
                 if t > ZERO:
                     by_stop += by_odds / stop if stop > floor else zero
                     by_stay -= by_odds / stay if stay > floor else zero
-                for k in range(K):  # what else depends on starts and stays: the control variate
-                    down[k] = -by_prob * log_message[at + k]
+                for k in range(K):  # starts and stays enter the next options as marginals only
+                    down[k] = zero
             else:
                 by_stop += by_b
             for k in range(K):
@@ -297,8 +297,6 @@ def draw_backward(
                 grad_message[at + k] = by_log_start[k] - by_logit
             for k in range(K):
                 grad_message[at + k] += shift * shares[at + k]
-                if noisy:
-                    grad_message[at + k] -= by_prob * (stop * shares[at + k] + stays[at + k] - path[now + ONE + k])
                 down[k] = by_before[k]
         if count > ZERO:
             _back_through_levels(weights, psi, likelihood, ahead, n * T * K, count, grad_message, levels, T, K)

@@ -33,7 +33,7 @@ class CompiledSteps(TrackedFunction):
         constants = message.new_tensor([1 / temperature]), torch.tensor([lookahead, int(discrete)])
         inputs = (x.contiguous() for x in (log_weights, logits, emission, message, noise))
         path, log_prob = message.new_empty((N, T, K + 1)), message.new_empty(N)
-        starts, stays, stops, *saved = (torch.empty((N, T, K), dtype=message.dtype) for _ in range(10))
+        starts, stays, stops, *saved = (torch.empty((N, T, K), dtype=message.dtype) for _ in range(9))
         fresh = message.new_empty((N, T if noise.shape[1] else 0, K if noise.shape[1] else 0))
         results = path, starts, stays, stops, log_prob, *saved, fresh
         KERNEL.run("draw", N, N * T, *inputs, *constants, *results)
