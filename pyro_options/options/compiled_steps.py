@@ -30,15 +30,16 @@ class CompiledSteps(TrackedFunction):
     @staticmethod
     def forward(ctx, message, log_weights, logits, emission, noise, temperature, lookahead, discrete):
         N, T, K = message.shape
-        constants = message.new_tensor([1 / temperature]), torch.tensor([lookahead, int(discrete)])
+        coldness, flags = message.new_tensor([1 / temperature]), torch.tensor([discrete])
         inputs = (x.contiguous() for x in (log_weights, logits, emission, message, noise))
         path, log_prob = message.new_empty((N, T, K + 1)), message.new_empty(N)
-        starts, stays, stops, *saved = (torch.empty((N, T, K), dtype=message.dtype) for _ in range(9))
+        levels = message.new_empty((N, 1 + lookahead, T, K))
+        starts, stays, stops, *saved = (torch.empty((N, T, K), dtype=message.dtype) for _ in range(10))
         fresh = message.new_empty((N, T if noise.shape[1] else 0, K if noise.shape[1] else 0))
-        results = path, starts, stays, stops, log_prob, *saved, fresh
-        KERNEL.run("draw", N, N * T, *inputs, *constants, *results)
-        ctx.save_for_backward(log_weights, *constants, path, stays, stops, *saved, fresh)
-        return path, starts, stays, stops, log_prob
+        results = path, log_prob, levels, starts, stays, stops, *saved, fresh
+        KERNEL.run("draw", N, N * T, *inputs, coldness, flags, *results)
+        ctx.save_for_backward(log_weights, coldness, path, levels, stays, stops, *saved, fresh)
+        return path, log_prob, starts, stays, stops
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -75,7 +76,7 @@ def draw_steps(
         return DrawnPath(path, transitions, stepwise_log_prob(steps, transitions, message, path[..., 1:]))
     flat = [x.expand(shape[:-2] + x.shape[x.dim() - d :]).flatten(0, -d - 1) for x, d in zip(evidence, (1, 2, 2))]
     still = message.new_empty((len(flat[0]), 0, 0)) if noise is None else noise.flatten(0, -3)
-    path, *transitions, log_prob = CompiledSteps.apply(
+    path, log_prob, *transitions = CompiledSteps.apply(
         message.flatten(0, -3), *flat, still, float(temperature), lookahead, discrete
     )
     return DrawnPath(
