@@ -173,7 +173,7 @@ def judge(skills: Skills, episodes: Demonstrations) -> dict:
         "num_options": skills.num_options,
         "used_options": found.used_options,
         "mean_segment_length": found.mean_length,
-        "epochs": len(skills.metadata["history"]["elbo"]),
+        "epochs": len(skills.metadata["history"]["objective"]),
         "seconds": skills.metadata["seconds"],
     }
     if truth is not None:

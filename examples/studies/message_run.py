@@ -120,7 +120,7 @@ class MessageRun:
             "options_in_use": made["options_in_use"],
             "success": success,
             "min_message_probability": worst,
-            "elbo": history["elbo"][-1],
+            "objective": history["objective"][-1],
             "exact_log_likelihood": found.log_likelihood_per_step,
             "best_possible_log_likelihood": -math.log(self.num_messages) / 5,
             "epochs": self.epochs,

@@ -145,7 +145,7 @@ def _made(part: Any, known: Any, pieces: Pieces) -> Any:
 
 
 def _weights(config: MethodConfig, num_options: int) -> PyroModule:
-    weights = weights_guide(config.prior_name, num_options, config.point)
+    weights = weights_guide(config.prior_name, num_options, config.point, config.stick_jitter)
     alpha_prior = config.alpha_prior if isinstance(config.prior, str) else getattr(config.prior, "alpha_prior", None)
     if alpha_prior is not None:
         shape, rate = (float(x) for x in alpha_prior)

@@ -48,6 +48,9 @@ class MethodConfig:
     encoder_hidden: tuple[int, ...] = (32, 32)
     lookahead: int = 4  # structured guides: exact steps ahead of each step, beyond which the message is learned
     coupled: bool = True  # False samples h_t independently of b_t, as the paper's encoder does
+    infer_first: bool = False  # infer b_0, which is 1, as the paper's encoder does
+    random_columns: bool = False  # of the encoder, for a new option, as in the paper; by default they start at zero
+    stick_jitter: float = 0.0  # standard deviation of log a and log b of a new stick; the paper's sticks are random
 
     def __post_init__(self) -> None:
         for name, known in (("model", MODELS), ("guide", GUIDES), ("prior", PRIORS)):
@@ -66,6 +69,7 @@ class MethodConfig:
         check_count(self.lookahead, "lookahead", 0)
         check(0 <= self.termination_cost < math.inf, "a finite termination_cost >= 0", self.termination_cost)
         check(0 < self.alpha < math.inf, "a finite alpha > 0", self.alpha)
+        check(0 <= self.stick_jitter < math.inf, "a finite stick_jitter >= 0", self.stick_jitter)
         check(self.embedding is None or self.embedding >= 0, "embedding >= 0", self.embedding)
         if self.alpha_prior is not None or self.discount:
             nonparametric = self.prior in (None, "gem") and self.num_options is None and not self.point

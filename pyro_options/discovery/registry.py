@@ -113,11 +113,9 @@ def _segments(pieces: Pieces) -> CompILE:
 def _amortized(kind: type, pieces: Pieces) -> PyroModule:
     config = pieces.config
     sizes = pieces.step_dim, pieces.num_options, config.lstm_size, config.encoder_hidden
-    return kind(
-        pieces.weights,
-        PathEncoder(*sizes, inputs=pieces.encoder_inputs(), actions=pieces.action_inputs()),
-        coupled=config.coupled,
-    )
+    layers = {"inputs": pieces.encoder_inputs(), "actions": pieces.action_inputs()}
+    encoder = PathEncoder(*sizes, **layers, random_columns=config.random_columns)
+    return kind(pieces.weights, encoder, coupled=config.coupled, infer_first=config.infer_first)
 
 
 def _structured(kind: type, pieces: Pieces) -> PyroModule:

@@ -78,8 +78,8 @@ def discover(
         skills.used().save("skills.safetensors")
 
     All K options are returned, the most used first; :meth:`~pyro_options.skills.Skills.used` keeps those in use.
-    ``skills.metadata`` records how they were made: ``method`` and ``train`` (all settings), ``history`` (ELBO and K of
-    each epoch), ``growth`` (every growth check, with the usage that it was based on), ``log_likelihood`` (exact, in
+    ``skills.metadata`` records how they were made: ``method`` and ``train`` (all settings), ``history`` (objective and K
+    of each epoch), ``growth`` (every growth check, with the usage that it was based on), ``log_likelihood`` (exact, in
     nats per step, of the ``train`` and the ``held_out`` episodes), ``options_in_use`` (mode, mean and 90 % interval of
     the posterior over the number of options that cover at least 1 % of the steps), ``updates`` (optimizer steps) and
     ``seconds``.
@@ -93,7 +93,8 @@ def discover(
     :param batch_size: episodes per update; by default about 4800 steps per batch and at least 8 updates per epoch
     :param learning_rate: of the networks; by default from the scale of the states, see :class:`Budget`
     :param restarts: number of random initializations; each is trained for a fifth of the epochs, and the one with the
-        best training ELBO continues. With a fixed K, a single run often ends in a local optimum
+        best training ELBO continues (with a guide whose objective is no bound, that with the best exact likelihood).
+        With a fixed K, a single run often ends in a local optimum
     :param seed: of initialization, splits and training; the same seed gives the same skills
     :param device: ``cpu``, ``cuda`` or ``auto``
     :param progress: show a progress bar

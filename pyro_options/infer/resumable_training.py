@@ -52,7 +52,7 @@ class ResumableTraining(ResumableLoop):
     states.
     """
 
-    FORMAT = Format("pyro_options.Training", 3, "Checkpoint")
+    FORMAT = Format("pyro_options.Training", 4, "Checkpoint")
     COUNTS: ClassVar[tuple[str, ...]]  # names of the counters to save, including ``num_steps``
 
     model: nn.Module

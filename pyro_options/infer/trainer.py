@@ -49,7 +49,7 @@ class TrainConfig:
     epochs: int = 500
     batch_size: int = 128  # episodes per step
     learning_rate: float = 5e-3  # of everything but the posterior over the weights
-    clip_norm: float = 10.0  # of the gradient of all parameters together
+    clip_norm: float | None = 10.0  # of the gradient of all parameters together; None for no clipping
     temperature: Schedule = field(default_factory=lambda: Exponential(1.0, 0.995, floor=0.05))
     entropy_weight: Schedule = field(default_factory=lambda: Constant(0.0))  # λ_ent, see EntropyMessenger
     entropy_per: str = "batch"  # entropy of the option usage of the batch, or of each trajectory
@@ -67,14 +67,16 @@ class TrainConfig:
         choice(self.entropy_per, "entropy_per", ("batch", "trajectory"))
         for name in ("learning_rate", "weights_learning_rate", "clip_norm"):
             value = getattr(self, name)
-            check(0 < value < math.inf, f"{name} > 0 and finite", value)
+            fine = (name == "clip_norm" and value is None) or 0 < value < math.inf
+            check(fine, f"{name} > 0 and finite", value)
 
 
 @dataclass
 class History:
     """Training curves with one entry per epoch, and the epochs or steps of notable events."""
 
-    elbo: list[float] = field(default_factory=list)  # nats per episode, without the entropy bonus
+    objective: list[float] = field(default_factory=list)  # nats per episode, without the entropy bonus
+    objective_is_bound: bool = True  # whether it is an ELBO, a lower bound of the log marginal; a relaxed one is not
     num_options: list[int] = field(default_factory=list)
     temperature: list[float] = field(default_factory=list)
     entropy_weight: list[float] = field(default_factory=list)
@@ -83,6 +85,13 @@ class History:
     skipped_steps: list[int] = field(default_factory=list)  # steps at which a batch was skipped
     restored_steps: list[int] = field(default_factory=list)  # steps at which the parameters were restored
     seconds: float = 0.0
+
+    @property
+    def elbo(self) -> list[float]:
+        """The objective, if it is a bound."""
+        fix = "Read the history's objective, or the exact log-likelihood of the model with its path summed out."
+        check(self.objective_is_bound, "a guide whose objective is a lower bound", "a relaxed objective", fix)
+        return self.objective
 
     def to_dict(self) -> dict:
         """All fields, as JSON values."""
@@ -145,10 +154,10 @@ class Trainer(ResumableTraining):
         self.elbo = TraceGraph_ELBO()
         self.temper = TemperMessenger()
         self.entropy = EntropyMessenger(0.0, "actions", config.entropy_per)
-        self.history = History()
+        self.history = History(objective_is_bound=getattr(guide, "objective_is_bound", True))
         self.epoch = self.num_steps = self.batch = 0  # batch counts within the epoch
         self.epoch_generator_state = self.shuffle_generator.get_state()  # at the start of the epoch
-        self.total = (0.0, 0)  # summed ELBO and number of the episodes seen so far in this epoch
+        self.total = (0.0, 0)  # summed objective and number of the episodes seen so far in this epoch
         self._epochs_to_run: int | None = None  # argument of the current call of run
         self._validated = 0  # the K for which Pyro's validation has passed
         self.health = Health(self)
@@ -164,14 +173,14 @@ class Trainer(ResumableTraining):
         return f"{self.num_steps} steps and {self.epoch} of {self.config.epochs} epochs are done"
 
     def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
-        """Position within the epoch: running sums of the ELBO, and the state that determines the order of the data."""
-        return {"elbo": self.total[0], "episodes": self.total[1]}, {"order": self.epoch_generator_state}
+        """Position within the epoch: running sums of the objective, and the state that determines the order of the data."""
+        return {"objective": self.total[0], "episodes": self.total[1]}, {"order": self.epoch_generator_state}
 
     def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """The inverse of :meth:`position`."""
-        elbo, episodes = numbers["elbo"], numbers["episodes"]
+        objective, episodes = numbers["objective"], numbers["episodes"]
         check(type(episodes) is int and episodes >= 0, "episodes to be a count", repr(episodes))
-        self.total, self.epoch_generator_state = (float(elbo), episodes), tensors["order"]
+        self.total, self.epoch_generator_state = (float(objective), episodes), tensors["order"]
 
     def parameters(self) -> list[torch.nn.Parameter]:
         """All parameters of the model and the guide."""
@@ -186,7 +195,7 @@ class Trainer(ResumableTraining):
         return self.entropy(adapt(self.model, self.guide)), self.temper(self.guide)
 
     def step(self, batch: Trajectories) -> float:
-        """One SVI step. Returns the ELBO in nats per episode, without the entropy bonus; NaN for a skipped step."""
+        """One SVI step. Returns the objective in nats per episode, without the entropy bonus; NaN for a skipped step."""
         random_before = torch.get_rng_state()
         self.optimizer.zero_grad(set_to_none=True)
         try:
@@ -202,7 +211,8 @@ class Trainer(ResumableTraining):
             what = f"The loss became {loss:.4g} and the norm of its gradient {norm:.4g}"
             return self.health.give_up(diagnosis(self, what, batch, random_before), random_before)
         self._validated = self.model.num_options
-        torch.nn.utils.clip_grads_with_norm_(self.parameters(), self.config.clip_norm, norm)
+        if self.config.clip_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters(), self.config.clip_norm, norm)
         self.optimizer.step()
         self.num_steps += 1
         return -loss - self.entropy.bonus
@@ -279,7 +289,7 @@ class Trainer(ResumableTraining):
         bar = tqdm(range(count), disable=not self.config.progress, unit="epoch", dynamic_ncols=True)
         for _ in bar:
             yield from self.train_epoch()
-            bar.set_postfix(elbo=f"{self.history.elbo[-1]:.3f}", K=self.model.num_options)
+            bar.set_postfix(objective=f"{self.history.objective[-1]:.3f}", K=self.model.num_options)
             if self.growth is not None and self.growth.due(self.num_steps):
                 self.observe_and_grow(births=epochs is not None or self._enough_time())
             self.history.seconds = before + time.perf_counter() - start
@@ -303,9 +313,9 @@ class Trainer(ResumableTraining):
         self.settled = False
         batches = self.data.minibatches(self.config.batch_size, self.shuffle_generator)
         for batch in itertools.islice(batches, self.batch, None):
-            elbo = self.step(batch)
-            if not math.isnan(elbo):
-                self.total = self.total[0] + elbo * len(batch), self.total[1] + len(batch)
+            objective = self.step(batch)
+            if not math.isnan(objective):
+                self.total = self.total[0] + objective * len(batch), self.total[1] + len(batch)
             self.batch += 1
             if self.batch * self.config.batch_size < len(self.data):  # after the last batch, growth comes before saving
                 yield
@@ -318,9 +328,9 @@ class Trainer(ResumableTraining):
             self.shuffle_generator.get_state(),
         )
 
-    def record(self, elbo: float) -> None:
+    def record(self, objective: float) -> None:
         """Appends an epoch to the history."""
-        self.history.elbo.append(elbo)
+        self.history.objective.append(objective)
         self.history.num_options.append(self.model.num_options)
         self.history.temperature.append(self.temper.temperature)
         self.history.entropy_weight.append(self.entropy.weight)

@@ -74,6 +74,7 @@ class PathEncoder(StepEncoder):
     :param network: your own network on each step, ``(..., step_dim) -> (..., features)``, before the LSTM
     :param inputs: applied to the states, the first entries of a step, before the network and the LSTM
     :param actions: standardizes continuous actions, the last entries of a step
+    :param random_columns: whether the columns of new options start at random, as in the paper, instead of at zero
 
     Reference: Villecroze et al. (2022), equations 17 and 18.
     """
@@ -87,14 +88,15 @@ class PathEncoder(StepEncoder):
         network: nn.Module | None = None,
         inputs: VaryingInputs | StateEmbedding | None = None,
         actions: StandardizedInputs | None = None,
+        random_columns: bool = False,
     ):
         check(num_options >= 1, "num_options >= 1", num_options)
         check(len(hidden) >= 1, "at least one hidden layer in the decoder", list(hidden))
         super().__init__(step_dim, lstm_size, network, inputs, actions)
         self.from_lstm = nn.Linear(lstm_size, hidden[0])
-        self.from_weights = GrowableInput(num_options, hidden[0])
+        self.from_weights = GrowableInput(num_options, hidden[0], random_columns)
         self.from_termination = nn.Linear(1, hidden[0], bias=False)
-        self.from_option = GrowableInput(num_options, hidden[0])
+        self.from_option = GrowableInput(num_options, hidden[0], random_columns)
         self.rest, width = mlp(hidden[0], hidden[1:])
         self.termination_head = nn.Linear(width, 1)
         self.option_head = GrowableHeads(width, num_options, 1)

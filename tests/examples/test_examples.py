@@ -27,7 +27,7 @@ TOY_MESSAGE = EXAMPLES / "toy_message.py"
 def test_toy_message(guide, run_script, tmp_path):
     printed = run_script(TOY_MESSAGE, *TINY["toy_message.py"], "--guide", guide, "--out", tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
-    expected = "num_messages guide seed num_options used_options success min_message_probability elbo "
+    expected = "num_messages guide seed num_options used_options success min_message_probability objective "
     expected += "options_in_use exact_log_likelihood epochs seconds growth_epochs"
     assert set(expected.split()) <= set(results)
     assert results["guide"] == guide and results["epochs"] == 6
