@@ -96,13 +96,16 @@ def entry(
     epochs: int | None = None,
     data: str = "",
     restarts: int = 1,
+    preset: str | None = None,
 ) -> dict[str, dict]:
     """Name -> settings of one run.
 
     :param data: name of Breakout's demonstrations, for the record
     :param restarts: restarts of a method with a given K
+    :param preset: of ``discover``, instead of the settings of the task
     """
-    config = TASKS[task].settings | TASKS[task].tuned.get(method, {}) | ({} if epochs is None else {"epochs": epochs})
+    config = TASKS[task].settings | TASKS[task].tuned.get(method, {}) if preset is None else {"preset": preset}
+    config |= {} if epochs is None else {"epochs": epochs}
     if K is not None and restarts > 1:
         config |= {"restarts": restarts}
     settings: dict[str, Any] = {"task": task, "method": method, "fixed_options": K, "seed": seed, "size": size}

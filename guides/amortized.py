@@ -32,9 +32,7 @@ class _Amortized(PyroModule):
 
     def path(self, encoder: PathEncoder, context: torch.Tensor, mask: torch.Tensor) -> AutoregressivePath:
         """The distribution of the paths of a batch of episodes."""
-        return AutoregressivePath(
-            encoder.decoder(), context, encoder.num_options, mask, self.coupled, self.infer_first
-        )
+        return AutoregressivePath(encoder.decoder(), context, encoder.num_options, mask, self.coupled, self.infer_first)
 
     def infer(self, context: torch.Tensor, episodes: Trajectories) -> dict:
         """The ``infer`` dictionary of the site ``path``."""
@@ -67,12 +65,10 @@ class Relaxed(_Amortized):
     Reference: Villecroze et al. (2022), equations 15 to 18.
     """
 
-    #: the relaxed density of the model (appendix A) makes no lower bound of the log marginal, and training exploits that
+    #: with the model's relaxed density (appendix A) the objective is no lower bound, and training exploits that
     objective_is_bound = False
 
-    def __init__(
-        self, weights, encoder, coupled: bool = True, temperature: float = 1.0, infer_first: bool = False
-    ):
+    def __init__(self, weights, encoder, coupled: bool = True, temperature: float = 1.0, infer_first: bool = False):
         super().__init__(weights, encoder, coupled, infer_first)
         self.temperature = temperature
 

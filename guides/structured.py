@@ -19,8 +19,8 @@ class _Structured(PyroModule):
 
     .. math:: q(\eta)\prod_i q(\zeta^{(i)}\mid\eta, \xi^{(i)})
 
-    with :math:`q(\zeta\mid\eta, \xi)` of :class:`~pyro_options.options.StructuredPath`. Sites: those of ``weights``, and
-    ``path`` of event shape ``(T, K + 1)`` in the plate ``episodes``.
+    with :math:`q(\zeta\mid\eta, \xi)` of :class:`~pyro_options.options.StructuredPath`. Sites: those of ``weights``,
+    and ``path`` of event shape ``(T, K + 1)`` in the plate ``episodes``.
 
     :param weights: :math:`q(\eta)`, a :class:`GrowableGEM` for instance
     :param encoder: the message of the steps ahead
@@ -62,8 +62,8 @@ class _Structured(PyroModule):
 class Structured(_Structured):
     r"""Gumbel-Softmax paths from a chain with the structure of the exact posterior.
 
-    Where :class:`Relaxed` must learn what the policies already know, this one starts with it: at first its paths are the
-    posterior given the next ``lookahead`` steps, and the encoder learns what the steps beyond add. Train it with
+    Where :class:`Relaxed` must learn what the policies already know, this one starts with it: at first its paths are
+    the posterior given the next ``lookahead`` steps, and the encoder learns what the steps beyond add. Train it with
     :func:`~pyro_options.handlers.adapt`, which averages model and guide over each step given the one before: for
     discrete paths that is a lower bound of the log marginal, and if the message is exact it equals it for every path.
 

@@ -20,6 +20,7 @@ from pyro_options.infer.trainer import TrainConfig
 from .budget import Budget, state_inputs
 from .config import MethodConfig, method_config
 from .growth import BIRTHS, REMOVALS, RULES, Growth
+from .presets import with_preset
 from .registry import GUIDES, MODELS, Pieces, guide_entry
 
 #: growth checks per training, for a rule without a default interval
@@ -92,13 +93,15 @@ def _default_training(data: Trajectories, config: MethodConfig) -> TrainConfig:
     return replace(found, entropy_weight=Exponential(entropy), learning_rate=rate)
 
 
-def build(method: str | None, data: Trajectories, **config: Any) -> Method:
+def build(method: str | None, data: Trajectories, preset: str | None = None, **config: Any) -> Method:
     """Builds a method, sized for ``data``: the same that :func:`~pyro_options.discover` trains.
 
     :param method: a key of :data:`METHODS`, or ``None`` for a method that ``config`` alone describes
+    :param preset: settings by name, ``paper`` or a key of :data:`PRESETS`; ``Method.train`` has those of the training
     :param config: fields of :class:`MethodConfig` that the method does not fix, and of :class:`Growth`
     """
-    return assemble(data, method_config(method, **config))
+    config, train = with_preset(preset, data, method, config)
+    return assemble(data, method_config(method, **config), train)
 
 
 def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None = None) -> Method:

@@ -131,8 +131,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "bc-deep": {"guide": "exact", "prior": "uniform", "num_options": 1, "hidden": (64, 64)},
 }
 
-#: settings of a task, for :func:`build` and :func:`~pyro_options.discover`: ours for the message task, and those of the
-#: CompILE baseline for Atari and for integer sequences
+#: settings of a task, for ``preset=`` of :func:`build` and :func:`~pyro_options.discover`: ours for the message task,
+#: and those of the CompILE baseline for Atari and for integer sequences. For ``paper`` see :func:`paper_settings`
 PRESETS: dict[str, dict[str, Any]] = {
     "message": {"hidden": (16, 16), "skip_constant": False, "standardize": False, "rule": "evidence"},
     "compile-atari": {"num_segments": 7, "max_duration": 15, "hidden": ()},

@@ -22,6 +22,7 @@ from pyro_options.skills.skills import Skills
 from .assembly import assemble, make_plan
 from .config import DEFAULT_METHOD, MethodConfig, method_config
 from .growth import GROWTH_FIELDS
+from .presets import with_preset
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ def discover(
     trajectories: Trajectories,
     method: str | None = None,
     *,
+    preset: str | None = None,
     held_out: float = 0.0,
     validation: float = 0.1,
     epochs: int | None = None,
@@ -78,14 +80,16 @@ def discover(
         skills.used().save("skills.safetensors")
 
     All K options are returned, the most used first; :meth:`~pyro_options.skills.Skills.used` keeps those in use.
-    ``skills.metadata`` records how they were made: ``method`` and ``train`` (all settings), ``history`` (objective and K
-    of each epoch), ``growth`` (every growth check, with the usage that it was based on), ``log_likelihood`` (exact, in
-    nats per step, of the ``train`` and the ``held_out`` episodes), ``options_in_use`` (mode, mean and 90 % interval of
+    ``skills.metadata`` records how they were made: ``method`` and ``train`` (all settings), ``history`` (objective and
+    K of each epoch), ``growth`` (every growth check, with the usage that it was based on), ``log_likelihood`` (exact,
+    in nats per step, of the ``train`` and the ``held_out`` episodes), ``options_in_use`` (mode, mean and 90 % interval of
     the posterior over the number of options that cover at least 1 % of the steps), ``updates`` (optimizer steps) and
     ``seconds``.
 
     :param method: a key of :data:`~pyro_options.discovery.METHODS`; by default ``options-exact``, which sums out paths
         exactly and grows K, unless ``model``, ``guide`` or ``prior`` is given
+    :param preset: settings by name, which the other arguments override: ``paper`` for those of the paper, on Atari (if
+        states are packed bits) or on its message task, or a key of :data:`~pyro_options.discovery.PRESETS`
     :param held_out: share of the episodes to keep for evaluation only
     :param validation: share of the remaining episodes to judge growth by, with a rule that needs it (``trial``)
     :param epochs: passes over the demonstrations; by default about 4000 updates in at most 100 epochs, or up to 300
@@ -113,13 +117,15 @@ def discover(
         choice(name, "every setting", own)
     named = action_names is None or (trajectories.discrete and len(action_names) == trajectories.num_actions)
     check(named, "one name for each discrete action", action_names)
+    data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
+    config, preset_train = with_preset(preset, data, method, config)
     if method is None and not config.keys() & {"model", "guide", "prior"}:
         method = DEFAULT_METHOD
     described = method_config(method, **config)
     made = [part for part in (described.model, described.guide) if isinstance(part, nn.Module)]
     fix = "Pass a function of Pieces that makes it: every start needs initial values of its own."
     check(restarts == 1 or not made, "restarts=1 with a module that is there already", restarts, fix)
-    data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
+    train = preset_train if train is None else train
     given: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     given = {name: value for name, value in given.items() if value is not None}
     saved = _checkpoint(checkpoint, resume)

@@ -9,8 +9,8 @@ Every rule, birth and removal works on any model that implements them:
   the likelihood of data need its mean.
 - :class:`GrowableGuide`: the guide, for trainers that combine model and guide themselves.
 - :class:`Marginalizable` and :class:`CollapsibleModel`: latent sites that can be summed out.
-- :class:`StepwiseGuide`, :class:`StepwisePosterior` and :class:`StepAveraged`: latent sites that are chains, each step of
-  which is summed out given the one before.
+- :class:`StepwiseGuide`, :class:`StepwisePosterior` and :class:`StepAveraged`: latent sites that are chains, each
+  step of which is summed out given the one before.
 - :class:`Masked`, :class:`Weighable`, :class:`ComponentSampler`: optional; for padded data, for fast evaluation under
   other weights, and for data points that are not independent.
 """

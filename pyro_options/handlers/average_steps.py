@@ -43,7 +43,9 @@ class AverageStepsMessenger(Messenger):
         if name in self.sites:
             posterior = msg["infer"].get("stepwise")
             fix = "Replay the model against a guide that passes infer={'stepwise': distribution} at this site."
-            check(isinstance(posterior, StepwisePosterior), f"the steps of site {name!r} from the guide", posterior, fix)
+            check(
+                isinstance(posterior, StepwisePosterior), f"the steps of site {name!r} from the guide", posterior, fix
+            )
             self._chains[self.sites[name]] = self._priors.pop(name), posterior.transitions(msg["value"])
 
 

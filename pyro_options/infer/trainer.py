@@ -173,7 +173,7 @@ class Trainer(ResumableTraining):
         return f"{self.num_steps} steps and {self.epoch} of {self.config.epochs} epochs are done"
 
     def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
-        """Position within the epoch: running sums of the objective, and the state that determines the order of the data."""
+        """Position within the epoch: running sums of the objective, and the state that determines the data's order."""
         return {"objective": self.total[0], "episodes": self.total[1]}, {"order": self.epoch_generator_state}
 
     def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -195,7 +195,7 @@ class Trainer(ResumableTraining):
         return self.entropy(adapt(self.model, self.guide)), self.temper(self.guide)
 
     def step(self, batch: Trajectories) -> float:
-        """One SVI step. Returns the objective in nats per episode, without the entropy bonus; NaN for a skipped step."""
+        """One SVI step. Returns the objective, nats per episode without the entropy bonus; NaN for a skipped step."""
         random_before = torch.get_rng_state()
         self.optimizer.zero_grad(set_to_none=True)
         try:

@@ -9,8 +9,8 @@ Messages matter up to a factor: each is divided by its maximum. Whatever does no
 steps of an episode at once, in loops that vectorize.
 
 Shapes: ``log_weights (N, K)``; ``logits``, ``emission``, ``message``, ``starts``, ``stays``, ``stops`` ``(N, T, K)``;
-``noise (N, T, K + 1)``, or ``(N, 0, 0)`` for the marginals of the chain; ``path (N, T, K + 1)``; ``log_prob (N,)``. Saved
-for the backward pass: ``levels (N, 1 + lookahead, T, K)``, :math:`e^r` as it is taken back, the last one as a logarithm,
+``noise (N, T, K + 1)``, or ``(N, 0, 0)`` for the marginals of the chain; ``path (N, T, K + 1)``; ``log_prob (N,)``.
+Saved for the backward pass: ``levels (N, 1 + lookahead, T, K)``, :math:`e^r` as it is taken back, the last as r itself,
 and ``(N, T, K)`` each: ``likelihood`` :math:`e^{e_t}`, ``psi``, ``log_starts`` and ``shares``, their exponential,
 ``stop_logits``, their ``log_stops`` and ``leave`` (log-sigmoid and sigmoid), and ``fresh``, the relaxed draw of a new
 option. For the flat unsigned indexing see :func:`~pyro_options.kernels.numba_math.add_product`.
@@ -150,8 +150,8 @@ def draw(
             _look_ahead(weights, psi, likelihood, begin, levels, here, T, K)
             here += size
         _chain(
-            log_weights, weights, row, logits, emission, likelihood, begin, levels, here, log_starts, shares, stop_logits,
-            T, K,
+            log_weights, weights, row, logits, emission, likelihood, begin, levels, here, log_starts, shares,
+            stop_logits, T, K,
         )  # fmt: skip
         _log_sigmoids(stop_logits, begin, size, log_stops)
         _sigmoids(stop_logits, begin, size, leave)
@@ -242,7 +242,12 @@ def draw_backward(
     )  # fmt: skip
     stays, stops, likelihood, psi = stays.reshape(-1), stops.reshape(-1), likelihood.reshape(-1), psi.reshape(-1)
     log_starts, shares, stop_logits = log_starts.reshape(-1), shares.reshape(-1), stop_logits.reshape(-1)
-    log_stops, leave, fresh, grad = log_stops.reshape(-1), leave.reshape(-1), fresh.reshape(-1), grad_message.reshape(-1)
+    log_stops, leave, fresh, grad = (
+        log_stops.reshape(-1),
+        leave.reshape(-1),
+        fresh.reshape(-1),
+        grad_message.reshape(-1),
+    )
     size = T * K
     for n in range(Index(first), Index(last)):
         by_prob, begin = grad_log_prob[n], n * size

@@ -147,7 +147,14 @@ class RelaxedAutoregressivePath(AutoregressivePath):
     discrete = False
 
     def __init__(
-        self, decoder, context, num_options, mask=None, coupled=True, temperature: float = 1.0, infer_first: bool = False
+        self,
+        decoder,
+        context,
+        num_options,
+        mask=None,
+        coupled=True,
+        temperature: float = 1.0,
+        infer_first: bool = False,
     ):
         if not temperature > 0:
             raise InputError(f"Expected temperature > 0 but got {temperature}.")

@@ -114,7 +114,9 @@ class PathEncoder(StepEncoder):
         :param mask: ``(N, T)``
         :param log_weights: log η ``(K,)``
         """
-        return self.from_lstm(backward_lstm(self.lstm, self.parts(steps), mask)) + self.from_weights(torch.exp(log_weights))
+        return self.from_lstm(backward_lstm(self.lstm, self.parts(steps), mask)) + self.from_weights(
+            torch.exp(log_weights)
+        )
 
     def decoder(self) -> "PathDecoder":
         """The autoregressive part, its weights concatenated to need one product per layer and step."""

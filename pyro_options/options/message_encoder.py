@@ -21,8 +21,8 @@ class MessageEncoder(StepEncoder):
     r"""A message :math:`r_t(k)` about :math:`\log p(a_{t+1:T-1}\mid h_t = k)`, for a :class:`StructuredPath`.
 
     An LSTM reads the episode backwards. Besides state and action it is told how well each option explains the step,
-    :math:`e_{tk} - \log\sum_j\eta_j e^{e_{tj}}`, and whether it would terminate, :math:`\psi_{tk}`. The message at step t
-    comes from its state at t + 1, and is zero at the last step. The heads start at zero, those of new options too.
+    :math:`e_{tk} - \log\sum_j\eta_j e^{e_{tj}}`, and whether it would terminate, :math:`\psi_{tk}`. The message at step
+    t comes from its state at t + 1, and is zero at the last step. The heads start at zero, those of new options too.
 
     :param step_dim: size of a state and an action, concatenated
     :param num_options: K

@@ -1,8 +1,8 @@
 r"""Chains over options that are built on a model's evidence, and averages over one of their steps.
 
 A chain is what the exact posterior is: given :math:`b_t = 1` it draws :math:`h_t`, given :math:`h_{t-1}` it draws
-:math:`b_t`. With evidence :math:`\eta, \psi_t, e_t = \log\pi(a_t\mid s_t)`, a message :math:`r_t` about the actions after
-step t, :math:`u = e + r` and :math:`L_t = \log\sum_k \eta_k e^{u_{tk}}`,
+:math:`b_t`. With evidence :math:`\eta, \psi_t, e_t = \log\pi(a_t\mid s_t)`, a message :math:`r_t` about the actions
+after step t, :math:`u = e + r` and :math:`L_t = \log\sum_k \eta_k e^{u_{tk}}`,
 
 .. math:: q(h_t = k\mid b_t = 1) = \eta_k e^{u_{tk} - L_t}, \qquad
     \mathrm{logit}\,q(b_t = 1\mid h_{t-1} = k) = \mathrm{logit}\,\psi_{tk} + L_t - u_{tk}
@@ -79,7 +79,9 @@ def walk(steps: Steps, noise: Tensor | None, temperature: float = 1.0, discrete:
             b = torch.ones_like(stop) if t == 0 else stop
             options = stays + b * torch.exp(log_start)
         else:
-            noisy = torch.cat([safe_log(stop) - safe_log(stays.sum(-1, keepdim=True)), log_start], -1) + noise[..., t, :]
+            noisy = (
+                torch.cat([safe_log(stop) - safe_log(stays.sum(-1, keepdim=True)), log_start], -1) + noise[..., t, :]
+            )
             b, fresh = _discretize(noisy) if discrete else _relax(noisy / temperature)
             b = torch.ones_like(b) if t == 0 else b
             options = torch.lerp(options, fresh, b)
@@ -107,7 +109,9 @@ def transitions_given(steps: Steps, options: Tensor) -> Transitions:
     return Transitions(stop * torch.exp(steps.log_starts), stays, stops)
 
 
-def average(transitions: Transitions, log_starts: Tensor, stop_logits: Tensor, emission: Tensor | None = None) -> Tensor:
+def average(
+    transitions: Transitions, log_starts: Tensor, stop_logits: Tensor, emission: Tensor | None = None
+) -> Tensor:
     r"""The log-probability of a path, averaged over each of its steps given the one before, ``(...)``.
 
     .. math:: \sum_t \sum_k p(b_t = 1, h_t = k)\log\eta_k + p(h_t = k)\,e_{tk} + \sum_{t\ge 1}\sum_k
@@ -130,8 +134,8 @@ def stepwise_log_prob(steps: Steps, transitions: Transitions, message: Tensor, o
 
     The difference of the model's :func:`average` and this one is, in expectation over discrete paths, a lower bound of
     the log marginal. The control variate, :math:`E[r_t(h_t)\mid h_{t-1}] - r_t(h_t)`, has mean zero, and leaves to a
-    path only the error of the message: if the message is exact, every path, discrete or relaxed, gives the log marginal.
-    It has no gradient: with it, messages on Breakout fit sooner but policies worse.
+    path only the error of the message: if that is exact, every path, discrete or relaxed, gives the log marginal. It
+    has no gradient: with one, on Breakout, the message fits better but the policies worse.
 
     :param transitions: from ``options``, :func:`transitions_given`
     :param message: that ``steps`` were made with

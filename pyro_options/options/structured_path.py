@@ -40,7 +40,9 @@ class StructuredPath(TorchDistribution):
         self.evidence, self.message, self.lookahead = evidence.map(Tensor.detach), message, lookahead
         self._drawn: DrawnPath | None = None
         self._chain: tuple[Tensor, Steps] | None = None
-        super().__init__(message.shape[:-2], torch.Size((message.shape[-2], message.shape[-1] + 1)), validate_args=False)
+        super().__init__(
+            message.shape[:-2], torch.Size((message.shape[-2], message.shape[-1] + 1)), validate_args=False
+        )
 
     def expand(self, batch_shape, _instance=None):
         shape = torch.Size(batch_shape)

@@ -7,7 +7,7 @@ from support.small_trainings import Killed
 
 from pyro_options.discovery import build, discover
 from pyro_options.infer import TrainConfig, Trainer, best_start, restart_seed, set_seed
-from pyro_options.infer.restarts import exact_log_likelihood, mean_objective, score
+from pyro_options.infer.restarts import mean_objective
 from pyro_options.persistence import Checkpoint
 
 DATA = make_episodes(24)
