@@ -82,8 +82,8 @@ def discover(
     All K options are returned, the most used first; :meth:`~pyro_options.skills.Skills.used` keeps those in use.
     ``skills.metadata`` records how they were made: ``method`` and ``train`` (all settings), ``history`` (objective and
     K of each epoch), ``growth`` (every growth check, with the usage that it was based on), ``log_likelihood`` (exact,
-    in nats per step, of the ``train`` and the ``held_out`` episodes), ``options_in_use`` (mode, mean and 90 % interval of
-    the posterior over the number of options that cover at least 1 % of the steps), ``updates`` (optimizer steps) and
+    in nats per step, of the ``train`` and the ``held_out`` episodes), ``options_in_use`` (mode, mean and 90 % interval
+    of the posterior over the number of options that cover at least 1 % of the steps), ``updates`` (optimizer steps) and
     ``seconds``.
 
     :param method: a key of :data:`~pyro_options.discovery.METHODS`; by default ``options-exact``, which sums out paths

@@ -1,4 +1,4 @@
-"""Of several restarts the one with the best training ELBO continues."""
+"""Of several restarts the best continues: by its training ELBO, or by exact likelihood if the objective is no bound."""
 
 import pytest
 import torch
@@ -7,16 +7,17 @@ from support.small_trainings import Killed
 
 from pyro_options.discovery import build, discover
 from pyro_options.infer import TrainConfig, Trainer, best_start, restart_seed, set_seed
-from pyro_options.infer.restarts import mean_objective
+from pyro_options.infer.restarts import exact_log_likelihood, mean_objective, score
 from pyro_options.persistence import Checkpoint
+from pyro_options.skills import to_skills
 
 DATA = make_episodes(24)
 QUICK = {"num_options": 3, "epochs": 10, "batch_size": 8, "progress": False, "device": "cpu"}
 
 
-def begin(number, made=None):
+def begin(number, made=None, method="ddo"):
     set_seed(number)
-    parts = build("ddo", DATA, num_options=3, hidden=())
+    parts = build(method, DATA, num_options=3, hidden=())
     config = TrainConfig(epochs=4, batch_size=8, learning_rate=0.05, progress=False, device="cpu")
     trainer = Trainer(parts.model, parts.guide, DATA, config)
     if made is not None:
@@ -32,6 +33,20 @@ def test_the_start_with_the_best_elbo_continues():
     assert best is made[bounds.index(max(bounds))]
     assert best.epoch == 2 and len(best.run().elbo) == 4
     assert mean_objective(best) == best.history.objective[-1]
+
+
+def test_a_relaxed_objective_does_not_rank_starts():
+    made = []
+    best = best_start(lambda number: begin(number, made, "options"), 5, epochs=2)
+    scores = [score(trainer) for trainer in made]
+    assert not best.history.objective_is_bound
+    assert best is made[scores.index(max(scores))] and scores == [exact_log_likelihood(trainer) for trainer in made]
+    made[0].history.objective[:] = [1e6] * 2
+    assert score(made[0]) == scores[0]
+    skills = to_skills(made[0].model, made[0].guide)
+    assert scores[0] / (DATA.num_steps / len(DATA)) == pytest.approx(skills.log_likelihood(DATA), rel=1e-5)
+    with pytest.raises(ValueError, match="a guide whose objective is a lower bound"):
+        print(best.history.elbo)
 
 
 def test_a_start_is_judged_by_the_last_quarter_of_its_epochs():
