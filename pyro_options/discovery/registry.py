@@ -113,8 +113,8 @@ def _segments(pieces: Pieces) -> CompILE:
 def _amortized(kind: type, pieces: Pieces) -> PyroModule:
     config = pieces.config
     sizes = pieces.step_dim, pieces.num_options, config.lstm_size, config.encoder_hidden
-    layers = {"inputs": pieces.encoder_inputs(), "actions": pieces.action_inputs()}
-    encoder = PathEncoder(*sizes, **layers, random_columns=config.random_columns)
+    inputs, actions = pieces.encoder_inputs(), pieces.action_inputs()
+    encoder = PathEncoder(*sizes, inputs=inputs, actions=actions, random_columns=config.random_columns)
     return kind(pieces.weights, encoder, coupled=config.coupled, infer_first=config.infer_first)
 
 

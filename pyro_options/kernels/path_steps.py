@@ -111,13 +111,13 @@ def _new_options(log_starts, begin, noise, now, coldness, hard, fresh, T, K):
     _exp_rows(fresh, begin, coldness[0], T, K, fresh, begin)
     for t in range(T):
         at = begin + t * K
-        total, best = zero, ZERO
+        total, best = zero, zero
         for k in range(K):
             total += fresh[at + k]
-            best = k if fresh[at + k] > fresh[at + best] else best
+            best = max(best, fresh[at + k])
         scale = one / total
         for k in range(K):
-            fresh[at + k] = (one if k == best else zero) if hard else fresh[at + k] * scale
+            fresh[at + k] = (one if fresh[at + k] == best else zero) if hard else fresh[at + k] * scale
 
 
 @numba.njit(**LOOPS)

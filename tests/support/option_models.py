@@ -24,10 +24,8 @@ def make_guide(name, num_options=2, prior="gem", point=False):
 
 def structured_guide(model, kind=Structured, lookahead=2):
     """A structured guide for a model of :func:`make_model`, whose message is not zero."""
-    guide = kind(
-        weights_guide("gem", model.num_options), MessageEncoder(3 + 4, model.num_options, 6, 5), model.evidence
-    )
-    guide.lookahead = lookahead
+    K = model.num_options
+    guide = kind(weights_guide("gem", K), MessageEncoder(3 + 4, K, 6, 5), model.evidence, lookahead)
     torch.nn.init.normal_(guide.encoder.heads.weight)
     return guide
 
