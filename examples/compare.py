@@ -29,7 +29,7 @@ from studies.summary import cell, groups, markdown, point_ranges, span
 from studies.tasks import TASKS, Demonstrations
 
 from pyro_options import viz
-from pyro_options.discovery import METHODS, Budget, discover
+from pyro_options.discovery import METHODS, Budget, discover, paper_settings
 from pyro_options.errors import check, choice
 from pyro_options.experiments import read_runs, run_grid
 from pyro_options.infer import Exponential
@@ -159,7 +159,8 @@ def run(
         config["num_options"] = fixed_options
     if entropy_weight is not None:
         budget = Budget().train_config(episodes.train, config.get("hidden", ()))
-        config["train"] = replace(budget, entropy_weight=Exponential(entropy_weight))
+        train = paper_settings(episodes.train).train if config.get("preset") == "paper" else budget
+        config["train"] = replace(train, entropy_weight=Exponential(entropy_weight))
     skills = discover(episodes.train, method, seed=seed, device="cpu", progress=False, **config)
     return judge(skills, episodes)
 
