@@ -70,7 +70,7 @@ def workloads() -> dict[str, tuple[Callable[[], object], tuple[str, ...]]]:
     """Name -> (a step, the kernels that it uses)."""
     atari, many, short = Shape().batch(), Shape(actions=18).batch(), Shape(16).batch()
     small = synthetic_options(5, 64, num_actions=6, seed=0).trajectories
-    exact, relaxed = ("path_marginal",), ("path_draw", "lstm")
+    exact, relaxed, structured = ("path_marginal",), ("path_draw", "lstm"), ("path_steps", "lstm")
     return {
         "exact, Atari, 4 actions": (step_of("options-exact", atari, 7), exact),
         "exact, Atari, 18 actions": (step_of("options-exact", many, 7), exact),
@@ -78,6 +78,8 @@ def workloads() -> dict[str, tuple[Callable[[], object], tuple[str, ...]]]:
         "relaxed, Atari, 4 actions": (step_of("options", atari, 7), relaxed),
         "relaxed, Atari, 18 actions": (step_of("options", many, 7), relaxed),
         "relaxed, small": (step_of("options", small, 5), relaxed),
+        "structured, Atari, 4 actions": (step_of("options-structured", atari, 7), structured),
+        "structured, small": (step_of("options-structured", small, 5), structured),
         "CompILE, Atari, 4 actions": (step_of("compile", short, 8), ("lstm",)),
         "segmentation by CompILE, Atari": (segmentation_of(short, 8), ("segment_marginal",)),
     }

@@ -123,8 +123,8 @@ MUTATIONS = (
     Mutation(
         "a resumed training forgets the order of the data",
         "pyro_options/infer/trainer.py",
-        'self.total, self.epoch_generator_state = (float(elbo), episodes), tensors["order"]',
-        "self.total = float(elbo), episodes",
+        'self.total, self.epoch_generator_state = (float(objective), episodes), tensors["order"]',
+        "self.total = float(objective), episodes",
         (
             "persistence/test_checkpoint.py::test_never_more_is_lost_than_one_interval",
             "persistence/test_interrupt.py::test_ctrl_c_saves_and_says_how_to_go_on",

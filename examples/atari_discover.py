@@ -7,6 +7,7 @@ Demonstrations come from the scripted expert (no download), a file, or a Minari 
     python examples/atari_discover.py --data mine.npz --guide relaxed        # or a file of Trajectories.save
     python examples/atari_discover.py --minari atari/breakout/expert-v0
     python examples/atari_discover.py --expert scripted --termination-cost 3  # longer options
+    python examples/atari_discover.py --preset paper                         # the paper's settings: 1000 x 300 steps
     python examples/atari_discover.py --resume                               # resume after Ctrl-C or a crash
 
 It prints the options and writes to ``--out``: ``results.json``, ``config.json``, ``skills.safetensors``,
@@ -23,7 +24,7 @@ import tyro
 
 from pyro_options import viz
 from pyro_options.data import Trajectories, from_minari, rollout
-from pyro_options.discovery import Budget, discover
+from pyro_options.discovery import PAPER_GUIDE, Budget, discover
 from pyro_options.envs import EXPERTS, atari_demonstrations, load_atari, make_atari, replay_frames
 from pyro_options.errors import check
 from pyro_options.growth import GrowthEvent
@@ -31,8 +32,11 @@ from pyro_options.persistence import explained_interrupts
 from pyro_options.skills import IN_USE, Segmentation, Skills, make_cards
 from pyro_options.viz import save_gif
 
+Guide = Literal["exact", "structured", "structured-marginal", "relaxed", "score-function", "straight-through"]
 METHODS = {
     "exact": "options-exact",
+    "structured": "options-structured",
+    "structured-marginal": "options-structured-marginal",
     "relaxed": "options",
     "score-function": "options-score-function",
     "straight-through": "options-straight-through",
@@ -51,16 +55,18 @@ class Args:
     """record demonstrations of the scripted expert of --game; the default without --data and --minari"""
     game: str = "Breakout"
     """for the expert, the names of actions, and frames"""
-    num_episodes: int = 200
-    """episodes of the expert"""
+    preset: Literal["paper"] | None = None
+    """paper: guide, growth, training and number of demonstrations as in the paper; by default our own"""
+    num_episodes: int | None = None
+    """episodes of the expert; by default 200, and 1000 with the paper's settings"""
     max_steps: int = 300
     """maximum length of an expert's episode"""
     epsilon: float = 0.05
     """probability that the expert acts at random, to visit more states"""
     subset: int | None = None
     """use only this many first episodes"""
-    guide: Literal["exact", "relaxed", "score-function", "straight-through"] = "exact"
-    """posterior over paths"""
+    guide: Guide = "exact"
+    """posterior over paths; the paper's settings have their own"""
     num_options: int | None = None
     """fix K instead of growing it"""
     initial_options: int | None = None
@@ -106,7 +112,8 @@ def load(args: Args) -> Trajectories:
         data = load_atari(args.data)
     else:
         play = {"max_steps": args.max_steps, "epsilon": args.epsilon, "seed": args.seed, "progress": args.progress}
-        data = atari_demonstrations(args.game, args.num_episodes, **play)
+        number = args.num_episodes or (1000 if args.preset else 200)
+        data = atari_demonstrations(args.game, number, **play)
     fix = "Record them with collect(..., observe=ram, packed=True)."
     check(data.packed and data.state_dim == 8 * 128 and data.discrete, "128 packed bytes of RAM a step", data, fix)
     return data if args.subset is None else data[: args.subset]
@@ -125,6 +132,7 @@ def train(args: Args, data: Trajectories, method: str, **config) -> Skills:
     return discover(
         data,
         method,
+        preset=args.preset,
         epochs=args.epochs,
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,
@@ -145,7 +153,8 @@ def results(args: Args, skills: Skills, cloned: Skills, segmentation: Segmentati
     history = skills.metadata["history"]
     return {
         "game": args.game,
-        "guide": args.guide,
+        "guide": PAPER_GUIDE if args.preset else args.guide,
+        "preset": args.preset,
         "seed": args.seed,
         "episodes": skills.metadata["episodes"]["train"],
         "held_out_episodes": len(held),
@@ -157,8 +166,8 @@ def results(args: Args, skills: Skills, cloned: Skills, segmentation: Segmentati
         "train_log_likelihood": skills.metadata["log_likelihood"]["train"],
         "mean_segment_length": segmentation.mean_length,
         "mean_duration": segmentation.mean_duration,
-        "elbo": history["elbo"][-1] if history["elbo"] else None,
-        "epochs": len(history["elbo"]),
+        "objective": history["objective"][-1] if history["objective"] else None,
+        "epochs": len(history["objective"]),
         "seconds": skills.metadata["seconds"],
         "growth_epochs": history["growth_epochs"],
         "usage": summary.usage.tolist(),
@@ -253,13 +262,13 @@ def main(args: Args) -> dict:
     """Discovers options, compares them with behaviour cloning, and writes all files."""
     args.out.mkdir(parents=True, exist_ok=True)
     data, held = load(args).split(args.held_out, args.seed)
-    print(f"train on {data}\nbudget   {Budget()}")
+    print(f"train on {data}\n" + ("the paper's settings" if args.preset else f"budget   {Budget()}"))
     names = ("rule", "birth", "check_every", "initial_options", "max_options")
     growth = {name: getattr(args, name) for name in names}
     skills = train(
         args,
         data,
-        METHODS[args.guide],
+        METHODS[PAPER_GUIDE if args.preset else args.guide],
         num_options=args.num_options,
         termination_cost=args.termination_cost,
         **growth,

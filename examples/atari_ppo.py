@@ -5,7 +5,7 @@ trains PPO. Run it with::
 
     python examples/atari_ppo.py                                     # RAM, MlpPolicy: two games, seven arms, five seeds
     python examples/atari_ppo.py --games Freeway --arms none options-exact ddo@8 --seeds 0 --total-steps 50000
-    python examples/atari_ppo.py --preset paper --device cuda        # pixels, CnnPolicy, 3 million decisions
+    python examples/atari_ppo.py --preset paper --device cuda        # as in the paper: pixels, 3 million decisions
     python examples/atari_ppo.py --no-run                            # only tables and figure of finished runs
 
 An arm is ``none`` or a method of ``pyro_options.discovery``, with ``@K`` to fix the number of options (required for ddo
@@ -53,17 +53,27 @@ DISCOVERY = ("num_episodes", "episode_steps", "epsilon", "termination_cost", "ep
 
 @dataclass(frozen=True)
 class Preset:
-    """Policy network and PPO settings; ``paper`` observes pixels, ``ram`` the bits of the RAM."""
+    """Policy network, PPO settings and discovery; ``paper`` observes pixels, ``ram`` the bits of the RAM."""
 
     policy: str
     total_steps: int
     num_envs: int
     ppo: dict[str, Any]
+    num_episodes: int = 300
+    hidden: tuple[int, ...] = (64,)
+    discovery: str | None = None  # preset of discover
+    arms: tuple[str, ...] = (
+        *("none", "options-exact", "options-exact@8", "options-exact@8+imitation"),
+        *("ddo@8", "compile@8", "compile-np"),
+    )
 
 
-#: paper: the defaults of Stable-Baselines3 with n_steps 512 (appendix B); ram: small enough for a CPU
+#: paper: the defaults of Stable-Baselines3 with n_steps 512, discovery as in appendix C; ram: small enough for a CPU
 PRESETS = {
-    "paper": Preset("CnnPolicy", 3_000_000, 1, {"n_steps": 512}),
+    "paper": Preset(
+        *("CnnPolicy", 3_000_000, 1, {"n_steps": 512}, 1000, (), "paper"),
+        ("none", "options", "options@8", "ddo@8", "compile@8", "compile-np"),
+    ),
     "ram": Preset(
         "MlpPolicy",
         300_000,
@@ -94,22 +104,30 @@ class Setup:
     deterministic: bool = True
     """whether skills take their most probable action"""
     gamma: float = 0.99
-    num_episodes: int = 300
-    """episodes of the expert"""
+    num_episodes: int | None = None
+    """episodes of the expert; by default those of the preset"""
     episode_steps: int = 300
     """maximum length of an expert's episode"""
     epsilon: float = 0.05
     """probability that the expert acts at random, to visit more states"""
     termination_cost: float = 0.0
     """nats per termination, for methods with terminations; higher values make options longer"""
-    hidden: tuple[int, ...] = (64,)
-    """widths of the shared state network; empty for a linear layer per option"""
+    hidden: tuple[int, ...] | None = None
+    """widths of the shared state network, empty for a linear layer per option; by default those of the preset"""
     epochs: int | None = None
     """of discovery; by default those of discover"""
 
     @property
     def steps(self) -> int:
         return PRESETS[self.preset].total_steps if self.total_steps is None else self.total_steps
+
+    @property
+    def episodes(self) -> int:
+        return PRESETS[self.preset].num_episodes if self.num_episodes is None else self.num_episodes
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return PRESETS[self.preset].hidden if self.hidden is None else tuple(self.hidden)
 
 
 def parts(arm: str) -> tuple[str, str, str]:
@@ -137,10 +155,8 @@ class Args(Setup):
 
     games: tuple[str, ...] = ("Freeway", "Breakout")
     """Breakout, Freeway or Pong"""
-    arms: tuple[str, ...] = (
-        *("none", "options-exact", "options-exact@8", "options-exact@8+imitation"),
-        *("ddo@8", "compile@8", "compile-np"),
-    )
+    arms: tuple[str, ...] | None = None
+    """by default those of the preset"""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     """of demonstrations, discovery and learning"""
     processes: int = 1
@@ -158,14 +174,19 @@ class Args(Setup):
     def __post_init__(self) -> None:
         for game in self.games:
             choice(game, "game", EXPERTS)
-        for arm in self.arms:
+        for arm in self.all_arms:
             _check_arm(arm)
+
+    @property
+    def all_arms(self) -> tuple[str, ...]:
+        return PRESETS[self.preset].arms if self.arms is None else self.arms
 
 
 def grid(game: str, args: Args) -> dict[str, dict]:
     """All runs, seed by seed, so that an unfinished study compares all arms on the same seeds."""
-    setup = {field.name: getattr(args, field.name) for field in fields(Setup)} | {"total_steps": args.steps}
-    runs = product(args.seeds, args.arms)
+    setup = {field.name: getattr(args, field.name) for field in fields(Setup)}
+    setup |= {"total_steps": args.steps, "num_episodes": args.episodes, "hidden": args.widths}
+    runs = product(args.seeds, args.all_arms)
     return {f"{arm}, seed {seed}": {"game": game, "arm": arm, "seed": seed, **setup} for seed, arm in runs}
 
 
@@ -212,23 +233,26 @@ def find_skills(
     if arm == "none":
         return None
     path = folder / "skills.safetensors"
-    about = {name: value for name, value in asdict(setup).items() if name in DISCOVERY} | {"hidden": [*setup.hidden]}
+    about = {name: value for name, value in asdict(setup).items() if name in DISCOVERY}
+    about |= {"num_episodes": setup.episodes, "hidden": [*setup.widths]}
     if path.exists():
         skills = Skills.load(path)
         check(skills.metadata["setup"] == about, f"the setup of {path}", about, "Use another --out.")
         return skills
     name, _, count = parts(arm)
-    config: dict[str, Any] = {"num_options": int(count)} if count else {}
+    config: dict[str, Any] = {"preset": PRESETS[setup.preset].discovery}
+    if count:
+        config["num_options"] = int(count)
     if METHODS[name]["guide"] == "segments":
         config |= METHOD_PRESETS["compile-atari"]
     else:
         config["termination_cost"] = setup.termination_cost
     if "hidden" not in METHODS[name]:
-        config["hidden"] = tuple(setup.hidden)
+        config["hidden"] = setup.widths
     if setup.epochs is not None:
         config["epochs"] = setup.epochs
     play = {"max_steps": setup.episode_steps, "epsilon": setup.epsilon, "seed": seed, "progress": progress}
-    data = atari_demonstrations(game, setup.num_episodes, cache=folder.parent, **play)  # shared by all arms of a seed
+    data = atari_demonstrations(game, setup.episodes, cache=folder.parent, **play)  # shared by all arms of a seed
     saved = {"checkpoint": folder / "discovery.safetensors", "resume": True}
     skills = discover(data, name, seed=seed, device=device, progress=progress, trust=False, **saved, **config).used()
     skills.metadata["setup"] = about
@@ -265,7 +289,7 @@ def run(
         every=every,
         seed=seed,
         # total_steps may be larger when resuming; everything else in the preset must be the same
-        about=setup | asdict(preset) | {"total_steps": None},
+        about=setup | {"policy": preset.policy, "num_envs": preset.num_envs, "ppo": preset.ppo, "total_steps": None},
         progress=progress,
     ).run(given.steps)
     learner.save(folder / "agent.zip")

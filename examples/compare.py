@@ -29,7 +29,7 @@ from studies.summary import cell, groups, markdown, point_ranges, span
 from studies.tasks import TASKS, Demonstrations
 
 from pyro_options import viz
-from pyro_options.discovery import METHODS, Budget, discover
+from pyro_options.discovery import METHODS, Budget, discover, paper_settings
 from pyro_options.errors import check, choice
 from pyro_options.experiments import read_runs, run_grid
 from pyro_options.infer import Exponential
@@ -96,13 +96,16 @@ def entry(
     epochs: int | None = None,
     data: str = "",
     restarts: int = 1,
+    preset: str | None = None,
 ) -> dict[str, dict]:
     """Name -> settings of one run.
 
     :param data: name of Breakout's demonstrations, for the record
     :param restarts: restarts of a method with a given K
+    :param preset: of ``discover``, instead of the settings of the task
     """
-    config = TASKS[task].settings | TASKS[task].tuned.get(method, {}) | ({} if epochs is None else {"epochs": epochs})
+    config = TASKS[task].settings | TASKS[task].tuned.get(method, {}) if preset is None else {"preset": preset}
+    config |= {} if epochs is None else {"epochs": epochs}
     if K is not None and restarts > 1:
         config |= {"restarts": restarts}
     settings: dict[str, Any] = {"task": task, "method": method, "fixed_options": K, "seed": seed, "size": size}
@@ -156,7 +159,8 @@ def run(
         config["num_options"] = fixed_options
     if entropy_weight is not None:
         budget = Budget().train_config(episodes.train, config.get("hidden", ()))
-        config["train"] = replace(budget, entropy_weight=Exponential(entropy_weight))
+        train = paper_settings(episodes.train).train if config.get("preset") == "paper" else budget
+        config["train"] = replace(train, entropy_weight=Exponential(entropy_weight))
     skills = discover(episodes.train, method, seed=seed, device="cpu", progress=False, trust=False, **config)
     return judge(skills, episodes)
 
@@ -173,7 +177,7 @@ def judge(skills: Skills, episodes: Demonstrations) -> dict:
         "num_options": skills.num_options,
         "used_options": found.used_options,
         "mean_segment_length": found.mean_length,
-        "epochs": len(skills.metadata["history"]["elbo"]),
+        "epochs": len(skills.metadata["history"]["objective"]),
         "seconds": skills.metadata["seconds"],
     }
     if truth is not None:

@@ -1,6 +1,7 @@
 """How often does each guide solve the message task? A sweep over seeds, vocabulary sizes and guides.
 
-Every run is that of ``examples/toy_message.py``, with its defaults or with one setting changed (``--variants``).
+Every run is that of ``examples/toy_message.py``, with its defaults, with one setting changed, or with the paper's own
+settings (``--variants paper``).
 Finished runs are saved in ``--out`` and not repeated. The committed results come from::
 
     python examples/message_sweep.py
@@ -23,9 +24,10 @@ from pyro_options import viz
 from pyro_options.experiments import run_grid
 
 #: settings of :class:`MessageRun` that a variant changes
-USAGE = {"rule": "usage", "epochs": 300}  # the paper's rule, with split births
+USAGE = {"rule": "usage", "epochs": 300}  # the paper's rule, with split births and our other settings
 VARIANTS: dict[str, dict] = {
     "default": {},
+    "paper": {"preset": "paper", "epochs": None},  # the paper's own settings, all of them
     "usage": USAGE,
     "random-births": USAGE | {"birth": "random"},
     "equal-rates": USAGE | {"weights_learning_rate": 5e-3},

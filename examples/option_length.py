@@ -59,7 +59,7 @@ def run(args: Args, data: Trajectories, held: Trajectories, cost: float, seed: i
         "mean_segment_length": segmentation.mean_length,
         "mean_duration": segmentation.mean_duration,
         "termination_rate": float((summary.usage * summary.termination_rate).sum()),
-        "epochs": len(skills.metadata["history"]["elbo"]),
+        "epochs": len(skills.metadata["history"]["objective"]),
         "seconds": skills.metadata["seconds"],
     }
 

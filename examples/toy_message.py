@@ -5,6 +5,8 @@ expert takes one option per message. Run it with::
 
     python examples/toy_message.py
     python examples/toy_message.py --num-messages 8 --guide exact
+    python examples/toy_message.py --guide structured
+    python examples/toy_message.py --preset paper             # the settings of the paper, all of them
     python examples/toy_message.py --num-options 4            # fixed K
     python examples/toy_message.py --resume                   # resume after Ctrl-C or a crash
 
@@ -35,6 +37,8 @@ from pyro_options.handlers import EntropyMessenger, GrowthMessenger, TemperMesse
 from pyro_options.models import OptionHMM
 from pyro_options.options import CategoricalPolicy, PathEncoder, Termination
 from pyro_options.persistence import explained_interrupts
+
+Guide = Literal["relaxed", "structured", "structured-marginal", "exact", "score-function", "straight-through"]
 
 
 def by_hand(data: Trajectories, guide_name: str = "relaxed", epochs: int = 60, seed: int = 0) -> OptionHMM:
@@ -76,7 +80,7 @@ def by_hand(data: Trajectories, guide_name: str = "relaxed", epochs: int = 60, s
 def in_one_call(args: "Args", **saving: Any) -> tuple[Skills, dict[str, Any]]:
     """The same with ``discover``, which also validates its input, saves checkpoints and resumes."""
     run = args.message_run()
-    skills = discover(run.demonstrations(), guide=args.guide, **run.settings(), trust=False, **saving)
+    skills = discover(run.demonstrations(), **run.settings(), trust=False, **saving)
     return skills, run.results(skills)
 
 
@@ -86,12 +90,14 @@ class Args:
 
     num_messages: int = 6
     """size of the vocabulary"""
-    guide: Literal["relaxed", "exact", "score-function", "straight-through"] = "relaxed"
+    guide: Guide = "relaxed"
     """posterior over paths"""
+    preset: Literal["paper"] | None = None
+    """paper: growth, guide and training as in the paper, for 500 epochs; by default our own settings, for 100 epochs"""
     seed: int = 0
     """of data, initial values and training"""
-    epochs: int = 100
-    """passes over the demonstrations"""
+    epochs: int | None = None
+    """passes over the demonstrations; by default those of the settings"""
     num_options: int | None = None
     """fix K instead of growing it"""
     out: Path = Path("out/toy_message")
@@ -105,8 +111,9 @@ class Args:
 
     def message_run(self) -> MessageRun:
         """The settings of ``discover`` and of the evaluation."""
-        names = ("num_messages", "guide", "seed", "epochs", "num_options", "device", "progress")
-        return MessageRun(**{name: getattr(self, name) for name in names})
+        names = ("num_messages", "guide", "seed", "preset", "num_options", "device", "progress")
+        epochs = 100 if self.epochs is None and self.preset is None else self.epochs
+        return MessageRun(**{name: getattr(self, name) for name in names}, epochs=epochs)
 
 
 def figure(args: Args, skills: Skills, path: Path) -> None:
@@ -138,10 +145,11 @@ def main(args: Args) -> dict:
     """Trains by hand and in one call, prints the results and writes all files."""
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "config.json").write_text(json.dumps(asdict(args) | {"out": str(args.out)}, indent=2) + "\n")
-    if args.num_options is None and args.guide in ("relaxed", "exact") and not args.resume:
+    ours = args.num_options is None and args.preset is None
+    if ours and args.guide in ("relaxed", "exact") and not args.resume:
         torch.set_num_threads(1)
         data = message_demonstrations(args.num_messages, 1000, args.seed)
-        model = by_hand(data, args.guide, min(args.epochs, 60), args.seed)
+        model = by_hand(data, args.guide, min(args.epochs or 60, 60), args.seed)
         solved, _ = message_success(final_action_probabilities(model.policy))
         print(f"by hand: {model.num_options} options, {'solved' if solved else 'not solved'}")
     skills, results = in_one_call(args, checkpoint=args.out / "training.safetensors", resume=args.resume)

@@ -4,6 +4,7 @@ from .gem import GammaConcentration, GrowableGEM, PointGEM, UniformWeights, weig
 from .hdp import GrowableHDP
 from .mixture import MixtureWeights
 from .segments import RelaxedSegments
+from .structured import Structured, StructuredMarginal
 
 __all__ = [
     "Exact",
@@ -16,6 +17,8 @@ __all__ = [
     "RelaxedSegments",
     "ScoreFunction",
     "StraightThrough",
+    "Structured",
+    "StructuredMarginal",
     "UniformWeights",
     "weights_guide",
 ]

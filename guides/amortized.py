@@ -21,17 +21,18 @@ class _Amortized(PyroModule):
     :param encoder: logits of the path given episode and weights
     :param coupled: an option that does not terminate continues, as in the model; ``False`` draws h_t independently of
         b_t, as in the paper
+    :param infer_first: infer b_0, as in the paper, instead of fixing it to 1
     """
 
     collapses: dict[str, str] = {}
 
-    def __init__(self, weights: PyroModule, encoder: PathEncoder, coupled: bool = True):
+    def __init__(self, weights: PyroModule, encoder: PathEncoder, coupled: bool = True, infer_first: bool = False):
         super().__init__()
-        self.weights, self.encoder, self.coupled = weights, encoder, coupled
+        self.weights, self.encoder, self.coupled, self.infer_first = weights, encoder, coupled, infer_first
 
     def path(self, encoder: PathEncoder, context: torch.Tensor, mask: torch.Tensor) -> AutoregressivePath:
         """The distribution of the paths of a batch of episodes."""
-        return AutoregressivePath(encoder.decoder(), context, encoder.num_options, mask, self.coupled)
+        return AutoregressivePath(encoder.decoder(), context, encoder.num_options, mask, self.coupled, self.infer_first)
 
     def baseline_of(self, context: torch.Tensor, path: torch.Tensor, episodes: Trajectories) -> dict:
         """Pyro's settings of a baseline at the site ``path``, given its value."""
@@ -61,27 +62,31 @@ class Relaxed(_Amortized):
     :param coupled: an option that does not terminate continues, as in the model; ``False`` draws h_t independently of
         b_t, as in the paper
     :param temperature: of the relaxation, unless :func:`~pyro_options.handlers.temper` sets another
+    :param infer_first: infer b_0, as in the paper, instead of fixing it to 1
 
     Reference: Villecroze et al. (2022), equations 15 to 18.
     """
 
-    def __init__(self, weights, encoder, coupled: bool = True, temperature: float = 1.0):
-        super().__init__(weights, encoder, coupled)
+    #: with the model's relaxed density (appendix A) the objective is no lower bound, and training exploits that
+    objective_is_bound = False
+
+    def __init__(self, weights, encoder, coupled: bool = True, temperature: float = 1.0, infer_first: bool = False):
+        super().__init__(weights, encoder, coupled, infer_first)
         self.temperature = temperature
 
     def path(self, encoder, context, mask):
-        return RelaxedAutoregressivePath(
-            encoder.decoder(), context, encoder.num_options, mask, self.coupled, self.temperature
-        )
+        how = mask, self.coupled, self.temperature, self.infer_first
+        return RelaxedAutoregressivePath(encoder.decoder(), context, encoder.num_options, *how)
 
 
 class StraightThrough(Relaxed):
     """The guide of :class:`Relaxed` with discrete paths: the backward pass uses the gradient of the relaxed ones."""
 
+    objective_is_bound = True
+
     def path(self, encoder, context, mask):
-        return StraightThroughPath(
-            encoder.decoder(), context, encoder.num_options, mask, self.coupled, self.temperature
-        )
+        how = mask, self.coupled, self.temperature, self.infer_first
+        return StraightThroughPath(encoder.decoder(), context, encoder.num_options, *how)
 
 
 class ScoreFunction(_Amortized):
@@ -92,8 +97,8 @@ class ScoreFunction(_Amortized):
     :param baseline_size: hidden units of the baseline, a network on the context of an episode's first step
     """
 
-    def __init__(self, weights, encoder, coupled: bool = True, baseline_size: int = 32):
-        super().__init__(weights, encoder, coupled)
+    def __init__(self, weights, encoder, coupled: bool = True, baseline_size: int = 32, infer_first: bool = False):
+        super().__init__(weights, encoder, coupled, infer_first)
         width = encoder.from_lstm.out_features
         self.baseline = nn.Sequential(nn.Linear(width, baseline_size), nn.ReLU(), nn.Linear(baseline_size, 1))
         nn.init.zeros_(self.baseline[-1].weight)

@@ -133,6 +133,7 @@ class GrowableGEM(_StickWeights, PyroModule):
     :param site: name of the sample site
     :param initial_mean: mean of a new stick; the paper's random initialization is close to one half
     :param concentration: posterior of α if the model samples it, a :class:`GammaConcentration`
+    :param jitter: standard deviation of log a and log b of a new stick around these values
     """
 
     component_axes = {"log_a": 0, "log_b": 0}
@@ -144,14 +145,15 @@ class GrowableGEM(_StickWeights, PyroModule):
         site: str = "sticks",
         initial_mean: float = 0.5,
         concentration: GammaConcentration | None = None,
+        jitter: float = 0.0,
     ):
         super().__init__()
         check(num_components >= 1, "num_components >= 1", num_components)
         check(0 < initial_mean < 1, "initial_mean in (0, 1)", initial_mean)
-        self.remainder, self.site, self.initial_mean = remainder, site, initial_mean
-        num_sticks = num_components - remainder
-        self.log_a = nn.Parameter(torch.zeros(num_sticks))
-        self.log_b = nn.Parameter(torch.full((num_sticks,), self._initial_log_b()))
+        check(jitter >= 0, "jitter >= 0", jitter)
+        self.remainder, self.site, self.initial_mean, self.jitter = remainder, site, initial_mean, jitter
+        for name in ("log_a", "log_b"):
+            setattr(self, name, nn.Parameter(self.fresh(name, num_components - remainder)))
         self.concentration = concentration
 
     def _initial_log_b(self) -> float:
@@ -162,7 +164,8 @@ class GrowableGEM(_StickWeights, PyroModule):
         return len(self.log_a) + self.remainder
 
     def fresh(self, name, count):
-        return torch.full((count,), 0.0 if name == "log_a" else self._initial_log_b())
+        mean = torch.full((count,), 0.0 if name == "log_a" else self._initial_log_b())
+        return mean + self.jitter * torch.randn(count) if self.jitter else mean
 
     def rearranged(self, keep):
         check(not self.remainder, "a nonparametric prior to change K", "a truncated one", 'Use prior="gem".')
@@ -256,13 +259,15 @@ class UniformWeights(Growable, PyroModule):
         return self.mean_log_weights()
 
 
-def weights_guide(prior: str, num_components: int, point: bool = False) -> PyroModule:
+def weights_guide(prior: str, num_components: int, point: bool = False, jitter: float = 0.0) -> PyroModule:
     """The posterior over weights for ``OptionHMM(prior=...)``.
 
     :param prior: ``gem``, ``truncated`` or ``uniform``
     :param point: :class:`PointGEM` instead of :class:`GrowableGEM`
+    :param jitter: of new sticks, see :class:`GrowableGEM`
     """
     check(prior in ("gem", "truncated", "uniform"), "a prior among gem, truncated, uniform", repr(prior))
     if prior == "uniform":
         return UniformWeights(num_components)
-    return (PointGEM if point else GrowableGEM)(num_components, remainder=prior == "truncated")
+    remainder = prior == "truncated"
+    return PointGEM(num_components, remainder) if point else GrowableGEM(num_components, remainder, jitter=jitter)

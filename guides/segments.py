@@ -30,6 +30,7 @@ class RelaxedSegments(PyroModule):
     """
 
     collapses: dict[str, str] = {}
+    objective_is_bound = False  # segments are relaxed
 
     def __init__(self, weights: PyroModule, encoder: SegmentEncoder, num_segments: int, temperature: float = 1.0):
         super().__init__()

@@ -7,6 +7,7 @@ from torch import nn
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
+from pyro_options.options.evidence import PathEvidence
 from pyro_options.options.path import OptionPath
 from pyro_options.options.policies import option_heads
 from pyro_options.options.tilted_path import TiltedPath
@@ -74,7 +75,13 @@ class OptionHMM(PyroModule):
             prior = TiltedPath(log_weights, termination_logits, episodes.mask, self.termination_cost)
         else:
             prior = OptionPath(log_weights, termination_logits, episodes.mask)
-        return prior if episodes.actions is not None else prior.normalized()
+        return prior if episodes.action_steps is not None else prior.normalized()
+
+    def evidence(self, episodes: Trajectories, log_weights: torch.Tensor) -> PathEvidence:
+        """The factors of p(path, actions | weights), for guides that are built on them."""
+        actions, termination_logits = option_heads(self.policy, self.termination, episodes.states)
+        emission = actions(None, episodes.mask).component_log_prob(episodes.actions)
+        return self._prior_path(log_weights, termination_logits, episodes).evidence(emission)
 
     def forward(self, episodes: Trajectories, log_weights: torch.Tensor | None = None):
         """Runs the generative process; with ``log_weights`` given, η is not sampled."""

@@ -51,9 +51,12 @@ class StateOptionHMM(OptionHMM):
         """log η_k(s), ``(..., T, K)``."""
         return self.tilt.log_weights(log_weights, states)
 
+    def _prior_path(self, log_weights, termination_logits, episodes: Trajectories) -> StatePath:
+        log_weights = self.state_log_weights(log_weights, episodes.states)  # (N, T, K)
+        return StatePath(log_weights, termination_logits, episodes.mask)
+
     def path(self, log_weights: Tensor, episodes: Trajectories) -> StatePath:
-        log_weights = self.state_log_weights(log_weights, episodes.states)
-        return StatePath(log_weights, self.termination(episodes.states), episodes.mask)
+        return self._prior_path(log_weights, self.termination(episodes.states), episodes)
 
     def forward(self, episodes: Trajectories, log_weights: torch.Tensor | None = None):
         """Runs the generative process; with ``log_weights`` given, η is not sampled."""
@@ -63,10 +66,8 @@ class StateOptionHMM(OptionHMM):
         tilt = torch.cat([self.tilt.weight.flatten(), self.tilt.bias.flatten()])
         pyro.factor("tilt", dist.Normal(torch.zeros_like(tilt), self.tilt_scale).log_prob(tilt).sum())
         actions, termination_logits = option_heads(policy, self.termination, episodes.states)
-        log_weights = self.state_log_weights(log_weights, episodes.states)  # (N, T, K)
+        prior = self._prior_path(log_weights, termination_logits, episodes)
         index = torch.arange(len(episodes), device=episodes.states.device)
         with pyro.plate("episodes", episodes.population, subsample=index):
-            prior = StatePath(log_weights, termination_logits, mask)
-            prior = prior if episodes.actions is not None else prior.normalized()
             path = pyro.sample("path", prior.has_rsample_(True))
             return pyro.sample("actions", actions(path, mask), obs=episodes.actions)

@@ -20,11 +20,13 @@ class MessageRun:
     num_messages: int = 6
     """size of the vocabulary"""
     guide: str = "relaxed"
-    """posterior over paths: relaxed, exact, score-function or straight-through"""
+    """posterior over paths, a key of GUIDES"""
     seed: int = 0
     """of data, initial values and training"""
-    epochs: int = 100
-    """passes over the demonstrations"""
+    epochs: int | None = 100
+    """passes over the demonstrations; ``None`` is the preset's"""
+    preset: str | None = None
+    """``paper`` for the settings of the paper instead of all that follow, but for a fixed K"""
     num_options: int | None = None
     """fix K instead of growing it"""
     rule: str = "evidence"
@@ -72,6 +74,7 @@ class MessageRun:
     def training(self) -> TrainConfig:
         """The training settings."""
         entropy = GUIDES[self.guide].entropy_weight if self.entropy_weight is None else self.entropy_weight
+        assert self.epochs is not None
         return TrainConfig(
             epochs=self.epochs,
             batch_size=self.batch_size,
@@ -91,19 +94,27 @@ class MessageRun:
         return message_demonstrations(self.num_messages, self.num_episodes, self.seed)
 
     def settings(self) -> dict[str, Any]:
-        """Arguments of :func:`~pyro_options.discover` besides the demonstrations and the guide."""
+        """Arguments of :func:`~pyro_options.discover` besides the demonstrations."""
         torch.set_num_threads(1)  # a second thread only waits on tensors this small
+        where = {"seed": self.seed, "device": self.device, "progress": self.progress}
+        if self.preset is not None:
+            return where | {"preset": self.preset, "num_options": self.num_options, "epochs": self.epochs}
         preset = {key: value for key, value in PRESETS["message"].items() if key != "rule"}
-        method = {"num_options": self.num_options, "growth": self.growth(), "train": self.training()}
+        method = {
+            "guide": self.guide,
+            "num_options": self.num_options,
+            "growth": self.growth(),
+            "train": self.training(),
+        }
         ablated = {"coupled": not self.independent_heads, "point": self.point, "alpha": self.alpha}
-        return preset | method | ablated | {"seed": self.seed, "device": self.device, "progress": self.progress}
+        return preset | method | ablated | where
 
     def run(self, **saving: Any) -> tuple[Skills, dict[str, Any]]:
         """Runs ``discover`` and evaluates the skills.
 
         :param saving: ``checkpoint`` and ``resume`` of :func:`~pyro_options.discover`
         """
-        skills = discover(self.demonstrations(), guide=self.guide, **self.settings(), trust=False, **saving)
+        skills = discover(self.demonstrations(), **self.settings(), trust=False, **saving)
         return skills, self.results(skills)
 
     def results(self, skills: Skills) -> dict[str, Any]:
@@ -120,10 +131,10 @@ class MessageRun:
             "options_in_use": made["options_in_use"],
             "success": success,
             "min_message_probability": worst,
-            "elbo": history["elbo"][-1],
+            "objective": history["objective"][-1],
             "exact_log_likelihood": found.log_likelihood_per_step,
             "best_possible_log_likelihood": -math.log(self.num_messages) / 5,
-            "epochs": self.epochs,
+            "epochs": len(history["objective"]),
             "seconds": made["seconds"],
             "growth_epochs": history["growth_epochs"],
             "removal_epochs": history["removal_epochs"],

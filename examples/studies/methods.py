@@ -29,13 +29,14 @@ class Size:
     epochs: int | None = None
     methods: tuple[str, ...] = ("options", "options-exact", "ddo", "compile", "compile-np", "bc")
     lengths: tuple[int, ...] = LENGTHS
+    preset: str | None = None  # of discover
 
 
 METHODS: dict[Preset, Size] = {
     "smoke": Size(4, 2, 1, (2,), 1),
     "quick": Size(24, 12, 2, (2, 8), 15),
     "full": Size(150, 50, 5, (2, 4, 8, 16)),
-    "paper": Size(800, 200, 10, (3, 5, 7, 9, 11, 13), 1500),
+    "paper": Size(1000, 200, 10, (3, 5, 7, 9, 11, 13), preset="paper"),
 }
 #: values of K as in the paper's table 2; ``None`` is inferred
 TABLE = {"options": (7,), "options-exact": (7, None), "ddo": (11,), "compile": (7,), "compile-np": (None,)}
@@ -43,7 +44,7 @@ TRAJECTORIES: dict[Preset, Size] = {
     "smoke": Size(4, 2, 1, (), 1, lengths=(50, 150)),
     "quick": Size(16, 8, 1, (), 8),
     "full": Size(100, 20, 3, ()),
-    "paper": Size(1000, 100, 5, (), 1500),
+    "paper": Size(1000, 100, 5, (), preset="paper"),
 }
 
 
@@ -53,7 +54,8 @@ def grid(tasks: tuple[str, ...], size: Size, num_options: dict[str, tuple[int | 
     for seed, task, method in product(range(size.num_seeds), tasks, num_options):
         used = replace(TASKS[task].size, num_episodes=size.num_episodes, held_out=size.held_out)
         for K in num_options[method]:
-            jobs |= compare.entry(task, method, K, seed, asdict(used), size.epochs, "scripted expert")
+            how = {"epochs": size.epochs, "data": "scripted expert", "preset": size.preset}
+            jobs |= compare.entry(task, method, K, seed, asdict(used), **how)
     return jobs
 
 

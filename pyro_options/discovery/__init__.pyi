@@ -3,6 +3,7 @@ from .assembly import CHECKS, Method, Plan, assemble, build, make_plan
 from .budget import Budget, varying_inputs
 from .config import DEFAULT_METHOD, METHODS, PRESETS, MethodConfig, method_config
 from .growth import BIRTHS, GROWTH_DEFAULTS, REMOVALS, RULES, Growth
+from .presets import PAPER_GUIDE, Settings, paper_settings, with_preset
 from .registry import GUIDES, MODELS, WIDE, GuideEntry, Pieces
 from .run import discover, found_skills, options_in_use
 
@@ -15,6 +16,7 @@ __all__ = [
     "GUIDES",
     "METHODS",
     "MODELS",
+    "PAPER_GUIDE",
     "PRESETS",
     "REMOVALS",
     "RULES",
@@ -26,6 +28,7 @@ __all__ = [
     "MethodConfig",
     "Pieces",
     "Plan",
+    "Settings",
     "assemble",
     "build",
     "discover",
@@ -34,6 +37,8 @@ __all__ = [
     "make_plan",
     "method_config",
     "options_in_use",
+    "paper_settings",
     "resolved_families",
     "varying_inputs",
+    "with_preset",
 ]

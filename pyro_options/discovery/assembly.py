@@ -21,6 +21,7 @@ from .budget import Budget, state_inputs
 from .capacity import AUTO
 from .config import MethodConfig, method_config
 from .growth import BIRTHS, REMOVALS, RULES, Growth
+from .presets import with_preset
 from .registry import GUIDES, MODELS, WEIGHTS, Pieces, guide_entry
 from .start import start_from_stretches
 
@@ -133,13 +134,15 @@ def _default_training(data: Trajectories, config: MethodConfig) -> TrainConfig:
     return replace(found, entropy_weight=Exponential(entropy), learning_rate=rate)
 
 
-def build(method: str | None, data: Trajectories, **config: Any) -> Method:
+def build(method: str | None, data: Trajectories, preset: str | None = None, **config: Any) -> Method:
     """Builds a method, sized for ``data``: the same that :func:`~pyro_options.discover` trains.
 
     :param method: a key of :data:`METHODS`, or ``None`` for a method that ``config`` alone describes
+    :param preset: settings by name, ``paper`` or a key of :data:`PRESETS`; ``Method.train`` has those of the training
     :param config: fields of :class:`MethodConfig` that the method does not fix, and of :class:`Growth`
     """
-    return assemble(data, method_config(method, **config))
+    config, train = with_preset(preset, data, method, config)
+    return assemble(data, method_config(method, **config), train)
 
 
 def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None = None) -> Method:
@@ -159,7 +162,7 @@ def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None
     model = _made(config.model, MODELS, pieces)
     if config.start == "stretches" and not isinstance(config.model, nn.Module):
         start_from_stretches(model.policy, data)
-    guide = _guide(config, replace(pieces, weights=_weights(config, K)))
+    guide = _guide(config, replace(pieces, weights=_weights(config, K), model=model))
     growth = None if config.num_options is not None else _growth_handler(data, config.growth, model, guide, K)
     return Method(model, guide, growth, config, train)
 
@@ -191,7 +194,7 @@ def _made(part: Any, known: Any, pieces: Pieces) -> Any:
 def _weights(config: MethodConfig, num_options: int) -> PyroModule:
     if isinstance(config.model, str) and config.model in WEIGHTS:
         return WEIGHTS[config.model](num_options)
-    weights = weights_guide(config.prior_name, num_options, config.point)
+    weights = weights_guide(config.prior_name, num_options, config.point, config.stick_jitter)
     alpha_prior = config.alpha_prior if isinstance(config.prior, str) else getattr(config.prior, "alpha_prior", None)
     if alpha_prior is not None:
         shape, rate = (float(x) for x in alpha_prior)

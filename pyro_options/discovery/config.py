@@ -54,7 +54,11 @@ class MethodConfig:
     embedding: int | None = None  # units between states and LSTM; 0 (the paper's) for none; None is 12 for wide states
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
+    lookahead: int = 4  # structured guides: exact steps ahead of each step, beyond which the message is learned
     coupled: bool = True  # False samples h_t independently of b_t, as the paper's encoder does
+    infer_first: bool = False  # infer b_0, which is 1, as the paper's encoder does
+    random_columns: bool = False  # of the encoder, for a new option, as in the paper; by default they start at zero
+    stick_jitter: float = 0.0  # standard deviation of log a and log b of a new stick; the paper's sticks are random
 
     def __post_init__(self) -> None:
         for name, known in (("model", MODELS), ("guide", GUIDES), ("prior", PRIORS)):
@@ -73,9 +77,11 @@ class MethodConfig:
         if self.num_options is not None:
             check_count(self.num_options, "num_options")
         check_count(self.lstm_size, "lstm_size")
+        check_count(self.lookahead, "lookahead", 0)
         check(0 <= self.termination_cost < math.inf, "a finite termination_cost >= 0", self.termination_cost)
         check(0 < self.alpha < math.inf, "a finite alpha > 0", self.alpha)
         check(0 <= self.stickiness < math.inf, "a finite stickiness >= 0", self.stickiness)
+        check(0 <= self.stick_jitter < math.inf, "a finite stick_jitter >= 0", self.stick_jitter)
         check(self.embedding is None or self.embedding >= 0, "embedding >= 0", self.embedding)
         if self.alpha_prior is not None or self.discount:
             nonparametric = self.prior in (None, "gem") and self.num_options is None and not self.point
@@ -149,6 +155,8 @@ class MethodConfig:
 METHODS: dict[str, dict[str, Any]] = {
     "options": {"guide": "relaxed"},
     "options-exact": {"guide": "exact"},
+    "options-structured": {"guide": "structured"},
+    "options-structured-marginal": {"guide": "structured-marginal"},
     "options-score-function": {"guide": "score-function"},
     "options-straight-through": {"guide": "straight-through"},
     "options-point": {"guide": "relaxed", "point": True},
@@ -160,8 +168,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "bc-deep": {"guide": "exact", "prior": "uniform", "num_options": 1, "hidden": (64, 64)},
 }
 
-#: settings of a task, for :func:`build` and :func:`~pyro_options.discover`: ours for the message task, and those of the
-#: CompILE baseline for Atari and for integer sequences
+#: settings of a task, for ``preset=`` of :func:`build` and :func:`~pyro_options.discover`: ours for the message task,
+#: and those of the CompILE baseline for Atari and for integer sequences. For ``paper`` see :func:`paper_settings`
 PRESETS: dict[str, dict[str, Any]] = {
     "message": {"hidden": (16, 16), "skip_constant": False, "standardize": False, "rule": "evidence"},
     "compile-atari": {"num_segments": 7, "max_duration": 15, "hidden": ()},

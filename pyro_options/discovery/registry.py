@@ -12,10 +12,12 @@ from torch import nn
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
+from pyro_options.growth.contracts import fulfills
 from pyro_options.guides.amortized import Relaxed, ScoreFunction, StraightThrough
 from pyro_options.guides.exact import Exact
 from pyro_options.guides.hdp import GrowableHDP
 from pyro_options.guides.segments import RelaxedSegments
+from pyro_options.guides.structured import Structured, StructuredMarginal
 from pyro_options.models.hdp import HDP
 from pyro_options.models.option_hmm import OptionHMM
 from pyro_options.models.segments import CompILE
@@ -25,7 +27,9 @@ from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.state_embedding import StateEmbedding
 from pyro_options.nn.varying_inputs import VaryingInputs
 from pyro_options.options.encoder import PathEncoder
+from pyro_options.options.evidence import EvidenceModel
 from pyro_options.options.families import GaussianFamily, bounds_of
+from pyro_options.options.message_encoder import MessageEncoder
 from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, MixedPolicy, OptionPolicy, Termination
 from pyro_options.segments.encoder import SegmentEncoder
 
@@ -49,6 +53,7 @@ class Pieces:
     :param prior: over the weights, by name or as a module
     :param inputs: layer that selects and standardizes entries of a state; ``None`` for states as they are
     :param weights: the posterior over the weights, for guides
+    :param model: for guides that are built on its evidence, see :class:`~pyro_options.options.EvidenceModel`
     """
 
     data: Trajectories
@@ -57,6 +62,7 @@ class Pieces:
     prior: str | PyroModule
     inputs: VaryingInputs | None
     weights: PyroModule | None = None
+    model: Any = None
 
     def network(self) -> nn.Module | None:
         """The selection of inputs and the state network behind it; ``None`` lets the policy build its own network."""
@@ -128,11 +134,16 @@ def _segments(pieces: Pieces) -> CompILE:
 def _amortized(kind: type, pieces: Pieces) -> PyroModule:
     config = pieces.config
     sizes = pieces.step_dim, pieces.num_options, config.lstm_size, config.encoder_hidden
-    return kind(
-        pieces.weights,
-        PathEncoder(*sizes, inputs=pieces.encoder_inputs(), actions=pieces.action_inputs()),
-        coupled=config.coupled,
-    )
+    inputs, actions = pieces.encoder_inputs(), pieces.action_inputs()
+    encoder = PathEncoder(*sizes, inputs=inputs, actions=actions, random_columns=config.random_columns)
+    return kind(pieces.weights, encoder, coupled=config.coupled, infer_first=config.infer_first)
+
+
+def _structured(kind: type, pieces: Pieces) -> PyroModule:
+    config, model = pieces.config, fulfills(pieces.model, EvidenceModel, "the model of this guide")
+    sizes = pieces.step_dim, pieces.num_options, config.lstm_size, config.encoder_hidden[0]
+    encoder = MessageEncoder(*sizes, inputs=pieces.encoder_inputs(), actions=pieces.action_inputs())
+    return kind(pieces.weights, encoder, model.evidence, config.lookahead)
 
 
 def _relaxed_segments(pieces: Pieces) -> RelaxedSegments:
@@ -180,6 +191,10 @@ GUIDES: Mapping[str, GuideEntry] = {
         Exact, lambda pieces: Exact(pieces.weights), ("options", "sticky-options"), rule="trial", entropy_weight=0.0
     ),
     "relaxed": GuideEntry(Relaxed, partial(_amortized, Relaxed)),
+    "structured": GuideEntry(Structured, partial(_structured, Structured), rule="trial", entropy_weight=0.0),
+    "structured-marginal": GuideEntry(
+        StructuredMarginal, partial(_structured, StructuredMarginal), rule="trial", entropy_weight=0.0
+    ),
     "score-function": GuideEntry(ScoreFunction, partial(_amortized, ScoreFunction)),
     "straight-through": GuideEntry(StraightThrough, partial(_amortized, StraightThrough)),
     "segments": GuideEntry(RelaxedSegments, _relaxed_segments, ("segments",), max_learning_rate=2e-2),

@@ -26,6 +26,7 @@ from .assembly import Plan, assemble, make_plan, with_families
 from .capacity import AUTO, Capacity
 from .config import DEFAULT_METHOD, MethodConfig, method_config
 from .growth import GROWTH_FIELDS
+from .presets import with_preset
 from .search import MIN_EPOCHS, Trial, search
 from .trust import ONE_POLICY, ONE_POLICY_RATE, OTHER_SHARE, OTHER_STARTS, Judged, measure
 
@@ -74,6 +75,7 @@ def discover(
     trajectories: Trajectories,
     method: str | None = None,
     *,
+    preset: str | None = None,
     held_out: float = 0.0,
     validation: float = 0.1,
     epochs: int | None = None,
@@ -99,14 +101,16 @@ def discover(
         skills.used().save("skills.safetensors")
 
     All K options are returned, the most used first; :meth:`~pyro_options.skills.Skills.used` keeps those in use.
-    ``skills.metadata`` records how they were made: ``method`` and ``train`` (all settings), ``history`` (ELBO and K of
-    each epoch), ``growth`` (every growth check, with the usage that it was based on), ``log_likelihood`` (exact, in
-    nats per step, of the ``train`` and the ``held_out`` episodes), ``options_in_use`` (mode, mean and 90 % interval of
-    the posterior over the number of options that cover at least 1 % of the steps), ``updates`` (optimizer steps) and
+    ``skills.metadata`` records how they were made: ``method`` and ``train`` (all settings), ``history`` (objective and
+    K of each epoch), ``growth`` (every growth check, with the usage that it was based on), ``log_likelihood`` (exact,
+    in nats per step, of the ``train`` and the ``held_out`` episodes), ``options_in_use`` (mode, mean and 90 % interval
+    of the posterior over the number of options that cover at least 1 % of the steps), ``updates`` (optimizer steps) and
     ``seconds``.
 
     :param method: a key of :data:`~pyro_options.discovery.METHODS`; by default ``options-exact``, which sums out paths
         exactly and grows K, unless ``model``, ``guide`` or ``prior`` is given
+    :param preset: settings by name, which the other arguments override: ``paper`` for those of the paper, on Atari (if
+        states are packed bits) or on its message task, or a key of :data:`~pyro_options.discovery.PRESETS`
     :param held_out: share of the episodes to keep for evaluation only
     :param validation: share of the remaining episodes to judge growth by, with a rule that needs it (``trial``)
     :param epochs: passes over the demonstrations; by default about 4000 updates in at most 100 epochs, or up to 300
@@ -114,8 +118,9 @@ def discover(
     :param batch_size: episodes per update; by default about 4800 steps per batch and at least 8 updates per epoch
     :param learning_rate: of the networks; by default from the scale of the states, see :class:`Budget`
     :param restarts: number of initializations; each is trained for a fifth of the epochs, and the one with the best
-        training ELBO continues, since a single run often ends in a local optimum. By default 4 with ``options-exact``
-        in trainings of at least 10 epochs, otherwise 1
+        training ELBO continues (with a guide whose objective is no bound, that with the best exact likelihood), since a
+        single run often ends in a local optimum. By default 4 with ``options-exact`` in trainings of at least 10
+        epochs, otherwise 1
     :param seed: of initialization, splits and training; the same seed gives the same skills
     :param device: ``cpu``, ``cuda`` or ``auto``
     :param progress: show a progress bar
@@ -138,6 +143,9 @@ def discover(
         choice(name, "every setting", own)
     named = action_names is None or (trajectories.discrete and len(action_names) == trajectories.num_actions)
     check(named, "one name for each discrete action", action_names)
+    data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
+    config, preset_train = with_preset(preset, data, method, config)
+    train = preset_train if train is None else train
     if method is None and not config.keys() & {"model", "guide", "prior"}:
         method = DEFAULT_METHOD
     if method == DEFAULT_METHOD and train is None and not config.keys() & {"hidden", "weight_scale"}:
@@ -151,7 +159,6 @@ def discover(
     check(restarts == 1 or not made, "restarts=1 with a module that is there already", restarts, fix)
     check(trajectories.action_steps is not None, "demonstrations with actions", "none")
     described = with_families(described, trajectories)  # held-out episodes must have values that the policy knows
-    data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
     given: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     given = {name: value for name, value in given.items() if value is not None}
     saved = _checkpoint(checkpoint, resume)

@@ -8,6 +8,9 @@ from .contracts import (
     GrowableLayer,
     Marginalizable,
     Masked,
+    StepAveraged,
+    StepwiseGuide,
+    StepwisePosterior,
     Tempered,
     TransitionWeights,
     Weighable,
@@ -15,7 +18,7 @@ from .contracts import (
     fulfills,
 )
 from .events import GrowthEvent, Move
-from .growable import Growable, GrowableHeads, GrowableInput, growables
+from .growable import Growable, GrowableHeads, GrowableInput, ZeroHeads, growables
 from .markers import GrowthMarker, growth_markers
 from .removals import Merge, Prune, Removal
 from .resizing import grow, merge, num_components, permute, prune, resize, reweight
@@ -53,6 +56,9 @@ __all__ = [
     "Scene",
     "Snapshot",
     "SplitBirth",
+    "StepAveraged",
+    "StepwiseGuide",
+    "StepwisePosterior",
     "Tempered",
     "TransitionWeights",
     "TrialRule",
@@ -61,6 +67,7 @@ __all__ = [
     "Verdict",
     "Weighable",
     "WeightsPosterior",
+    "ZeroHeads",
     "fulfills",
     "grow",
     "growables",

@@ -9,6 +9,8 @@ Every rule, birth and removal works on any model that implements them:
   the likelihood of data need its mean. :class:`TransitionWeights` if there is a weight vector after each component.
 - :class:`GrowableGuide`: the guide, for trainers that combine model and guide themselves.
 - :class:`Marginalizable` and :class:`CollapsibleModel`: latent sites that can be summed out.
+- :class:`StepwiseGuide`, :class:`StepwisePosterior` and :class:`StepAveraged`: latent sites that are chains, each
+  step of which is summed out given the one before.
 - :class:`Masked`, :class:`Weighable`, :class:`ComponentSampler`: optional; for padded data, for fast evaluation under
   other weights, and for data points that are not independent.
 - :class:`Batched`: optional, for data whose rows differ much in size.
@@ -97,6 +99,36 @@ class CollapsibleModel(Protocol):
     """A model that declares which of its latent sites can be summed out."""
 
     latents: Mapping[str, str]  # latent site -> the site that absorbs it
+
+
+@runtime_checkable
+class StepAveraged(Protocol):
+    """The distribution of a latent site, a chain, whose log joint with another site is a sum over its steps."""
+
+    def average_steps(self, likelihood: Any, transitions: Any) -> Any:
+        """The distribution of the other site with this latent averaged over each step given the one before.
+
+        :param likelihood: the distribution of the other site given this latent
+        :param transitions: the probabilities of each step, from the guide's :class:`StepwisePosterior`
+        """
+
+
+@runtime_checkable
+class StepwisePosterior(Protocol):
+    """The guide's distribution of such a site; its ``log_prob`` is averaged over each step as well."""
+
+    def transitions(self, value: Any) -> Any:
+        """The probabilities of each step given the one before in ``value``."""
+
+
+@runtime_checkable
+class StepwiseGuide(Protocol):
+    """A guide that needs its model under :func:`~pyro_options.handlers.average_steps`.
+
+    It passes the distribution of each site, a :class:`StepwisePosterior`, as ``infer={"stepwise": distribution}``.
+    """
+
+    stepwise: Mapping[str, str]  # latent site -> the site that absorbs it
 
 
 @runtime_checkable

@@ -117,16 +117,35 @@ class GrowableHeads(Growable, nn.Module):
         return flat.unflatten(-1, self.bias.shape)
 
 
+class ZeroHeads(GrowableHeads):
+    """:class:`GrowableHeads` whose weights and biases start at zero, those of new components too."""
+
+    def _uniform(self, shape):
+        return torch.zeros(shape)
+
+
 class GrowableInput(Growable, nn.Module):
-    """A linear map without bias from vectors over components, ``(..., K) -> (..., out)``; new columns start at zero."""
+    """A linear map without bias from vectors over components, ``(..., K) -> (..., out)``.
+
+    :param random: whether new columns start at random, as the first ones do; by default at zero, so that they change
+        nothing at first
+    """
 
     component_axes = {"weight": 1}
 
-    def __init__(self, num_components: int, out_features: int):
+    def __init__(self, num_components: int, out_features: int, random: bool = False):
         super().__init__()
         check(num_components >= 1, "num_components >= 1", num_components)
+        self.random = random
+        self.weight = nn.Parameter(self._uniform((out_features, num_components), num_components))
+
+    def _uniform(self, shape: tuple[int, int], num_components: int) -> Tensor:
         bound = 1 / math.sqrt(num_components)
-        self.weight = nn.Parameter(torch.empty(out_features, num_components).uniform_(-bound, bound))
+        return torch.empty(shape).uniform_(-bound, bound)
+
+    def fresh(self, name, count):
+        rows, old = self.weight.shape
+        return self._uniform((rows, count), old + count) if self.random else super().fresh(name, count)
 
     def forward(self, components: Tensor) -> Tensor:
         return nn.functional.linear(components, self.weight)

@@ -1,5 +1,6 @@
-"""Pyro effect handlers that sum out latents, set temperatures, regularize, observe usage, and grow."""
+"""Pyro effect handlers that sum out latents or their steps, set temperatures, regularize, observe usage, and grow."""
 
+from .average_steps import AverageStepsMessenger, adapt, average_steps
 from .collapse import CollapseMessenger, collapse
 from .entropy import EntropyMessenger, entropy_bonus, usage_entropy
 from .growth import GrowthMessenger
@@ -7,11 +8,14 @@ from .observe import ObserveMessenger
 from .temper import TemperMessenger, temper
 
 __all__ = [
+    "AverageStepsMessenger",
     "CollapseMessenger",
     "EntropyMessenger",
     "GrowthMessenger",
     "ObserveMessenger",
     "TemperMessenger",
+    "adapt",
+    "average_steps",
     "collapse",
     "entropy_bonus",
     "temper",

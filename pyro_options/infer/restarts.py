@@ -4,8 +4,13 @@ import logging
 from collections.abc import Callable
 
 import numpy as np
+import pyro
+import torch
+from pyro import poutine
 
 from pyro_options.errors import check_count
+from pyro_options.growth.contracts import CollapsibleModel, ComponentLikelihood
+from pyro_options.handlers.collapse import collapse
 
 from .trainer import Trainer
 
@@ -17,17 +22,40 @@ def restart_seed(seed: int, number: int) -> int:
     return seed if number == 0 else int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
-def bound(trainer: Trainer) -> float:
-    """Mean ELBO of the last quarter of the epochs, in nats per episode."""
-    elbo = trainer.history.elbo
-    last = elbo[-max(1, len(elbo) // 4) :]
+def mean_objective(trainer: Trainer) -> float:
+    """Mean objective of the last quarter of the epochs, in nats per episode."""
+    objective = trainer.history.objective
+    last = objective[-max(1, len(objective) // 4) :]
     return sum(last) / len(last)
 
 
-def best_start(start: Callable[[int], Trainer], restarts: int, epochs: int) -> Trainer:
-    """Trains several restarts for a few epochs and returns the one with the best training ELBO, to be continued.
+@torch.no_grad()
+def exact_log_likelihood(trainer: Trainer) -> float:
+    """Log-likelihood of the training data at the mean weights, latents summed out, in nats per episode."""
+    model, weights = collapse(trainer.model), trainer.guide.weights.mean_log_weights()
+    total = 0.0
+    with pyro.get_param_store().scope(), pyro.validation_enabled(False):
+        for batch in trainer.data.minibatches(trainer.data.rows_together()):
+            for node in poutine.trace(model).get_trace(batch.unpack(), weights).nodes.values():
+                if node["type"] == "sample" and isinstance(node["fn"], ComponentLikelihood):
+                    total += float(node["fn"].log_prob(node["value"]).double().sum())
+    return total / len(trainer.data)
 
-    The likelihood of a model with latent options has many local optima, and the ELBO shows early which one a run is
+
+def score(trainer: Trainer) -> float:
+    """What restarts are ranked by, in nats per episode: the objective if it is a bound, else the exact likelihood.
+
+    A relaxed objective may be the higher the worse the model is.
+    """
+    if trainer.history.objective_is_bound or not isinstance(trainer.model, CollapsibleModel):
+        return mean_objective(trainer)
+    return exact_log_likelihood(trainer)
+
+
+def best_start(start: Callable[[int], Trainer], restarts: int, epochs: int) -> Trainer:
+    """Trains several restarts for a few epochs and returns the one with the best :func:`score`, to be continued.
+
+    The likelihood of a model with latent options has many local optima, and the score shows early which one a run is
     heading for. Restarts are therefore short, and compared on the training data alone::
 
         trainer = best_start(lambda number: make_trainer(seed=number), restarts=5, epochs=20)
@@ -41,12 +69,13 @@ def best_start(start: Callable[[int], Trainer], restarts: int, epochs: int) -> T
     if restarts == 1:
         return start(0)
     check_count(epochs, "epochs")
-    best: Trainer | None = None
+    best, highest = None, -float("inf")
     for number in range(restarts):
         trainer = start(number)
         trainer.run(max(0, epochs - trainer.epoch))
-        logger.info("restart %d of %d: %.3f nats per episode", number + 1, restarts, bound(trainer))
-        if best is None or bound(trainer) > bound(best):
-            best = trainer
+        reached = score(trainer)
+        logger.info("restart %d of %d: %.3f nats per episode", number + 1, restarts, reached)
+        if best is None or reached > highest:
+            best, highest = trainer, reached
     assert best is not None
     return best

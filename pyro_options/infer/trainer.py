@@ -24,6 +24,7 @@ from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import InputError, check, check_count, choice
 from pyro_options.growth.events import GrowthEvent
 from pyro_options.growth.growable import GrowableHeads, growables
+from pyro_options.handlers.average_steps import adapt
 from pyro_options.handlers.collapse import collapse
 from pyro_options.handlers.entropy import EntropyMessenger
 from pyro_options.handlers.growth import GrowthMessenger
@@ -53,7 +54,7 @@ class TrainConfig:
     epochs: int = 500
     batch_size: int = 128  # episodes per step
     learning_rate: float = 5e-3  # of everything but the posterior over the weights
-    clip_norm: float = 10.0  # of the gradient of all parameters together
+    clip_norm: float | None = 10.0  # of the gradient of all parameters together; None for no clipping
     temperature: Schedule = field(default_factory=lambda: Exponential(1.0, 0.995, floor=0.05))
     entropy_weight: Schedule = field(default_factory=lambda: Constant(0.0))  # λ_ent, see EntropyMessenger
     entropy_per: str = "batch"  # entropy of the option usage of the batch, or of each trajectory
@@ -103,7 +104,8 @@ class TrainConfig:
 class History:
     """Training curves with one entry per epoch, and the epochs or steps of notable events."""
 
-    elbo: list[float] = field(default_factory=list)  # nats per episode, without the entropy bonus
+    objective: list[float] = field(default_factory=list)  # nats per episode, without the entropy bonus
+    objective_is_bound: bool = True  # whether it is an ELBO, a lower bound of the log marginal; a relaxed one is not
     num_options: list[int] = field(default_factory=list)
     temperature: list[float] = field(default_factory=list)
     entropy_weight: list[float] = field(default_factory=list)
@@ -113,6 +115,13 @@ class History:
     restored_steps: list[int] = field(default_factory=list)  # steps at which the parameters were restored
     judge_scores: list[float] = field(default_factory=list)  # of each held-out episode, before the final phase
     seconds: float = 0.0
+
+    @property
+    def elbo(self) -> list[float]:
+        """The objective, if it is a bound."""
+        fix = "Read the history's objective, or the exact log-likelihood of the model with its path summed out."
+        check(self.objective_is_bound, "a guide whose objective is a lower bound", "a relaxed objective", fix)
+        return self.objective
 
     def to_dict(self) -> dict:
         """All fields, as JSON values."""
@@ -173,10 +182,10 @@ class Trainer(ResumableTraining):
         self.elbo = TraceGraph_ELBO()
         self.temper = TemperMessenger()
         self.entropy = EntropyMessenger(0.0, "actions", config.entropy_per)
-        self.history = History()
+        self.history = History(objective_is_bound=getattr(guide, "objective_is_bound", True))
         self.epoch = self.num_steps = self.batch = 0  # batch counts within the epoch
         self.epoch_generator_state = self.shuffle_generator.get_state()  # at the start of the epoch
-        self.total: tuple[float, float] = (0.0, 0)  # summed ELBO and weight of the episodes seen so far in this epoch
+        self.total: tuple[float, float] = (0.0, 0)  # summed objective and weight of the episodes of this epoch so far
         self._epochs_to_run: int | None = None  # argument of the current call of run
         self._validated = 0  # the K for which Pyro's validation has passed
         self.health = Health(self)
@@ -243,15 +252,15 @@ class Trainer(ResumableTraining):
         return f"{self.num_steps} steps and {self.epoch} of {self.config.epochs} epochs are done"
 
     def position(self) -> tuple[dict[str, float], dict[str, Tensor]]:
-        """Position within the epoch: running sums of the ELBO, and the state that determines the order of the data."""
-        return {"elbo": self.total[0], "episodes": self.total[1]}, {"order": self.epoch_generator_state}
+        """Position within the epoch: running sums of the objective, and the state that determines the data's order."""
+        return {"objective": self.total[0], "episodes": self.total[1]}, {"order": self.epoch_generator_state}
 
     def set_position(self, numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """The inverse of :meth:`position`."""
-        elbo, episodes = numbers["elbo"], numbers["episodes"]
+        objective, episodes = numbers["objective"], numbers["episodes"]
         count = type(episodes) in (int, float) and 0 <= episodes < math.inf
         check(count, "episodes to be a count", repr(episodes))
-        self.total, self.epoch_generator_state = (float(elbo), episodes), tensors["order"]
+        self.total, self.epoch_generator_state = (float(objective), episodes), tensors["order"]
 
     def parameters(self) -> list[torch.nn.Parameter]:
         """All parameters of the model and the guide."""
@@ -262,11 +271,11 @@ class Trainer(ResumableTraining):
 
     @property
     def objective(self) -> tuple[Callable, Callable]:
-        """Model and guide as passed to SVI: the model collapsed and regularized, the guide tempered."""
-        return self.entropy(collapse(self.model, self.guide.collapses)), self.temper(self.guide)
+        """Model and guide as passed to SVI: the model adapted to the guide and regularized, the guide tempered."""
+        return self.entropy(adapt(self.model, self.guide)), self.temper(self.guide)
 
     def step(self, batch: Trajectories) -> float:
-        """One SVI step. Returns the ELBO in nats per episode, without the entropy bonus; NaN for a skipped step."""
+        """One SVI step. Returns the objective, nats per episode without the entropy bonus; NaN for a skipped step."""
         random_before = torch.get_rng_state()
         self.optimizer.zero_grad(set_to_none=True)
         try:
@@ -282,7 +291,8 @@ class Trainer(ResumableTraining):
             what = f"The loss became {loss:.4g} and the norm of its gradient {norm:.4g}"
             return self.health.give_up(diagnosis(self, what, batch, random_before), random_before)
         self._validated = self.model.num_options
-        torch.nn.utils.clip_grads_with_norm_(self.parameters(), self.config.clip_norm, norm)
+        if self.config.clip_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters(), self.config.clip_norm, norm)
         self.optimizer.step()
         self.num_steps += 1
         return -loss - self.entropy.bonus * batch.population / batch.dataset_size
@@ -305,7 +315,7 @@ class Trainer(ResumableTraining):
 
         :param births: whether components may be added
         """
-        growth, model = self.growth, collapse(self.model, self.guide.collapses)
+        growth, model = self.growth, adapt(self.model, self.guide)
         assert growth is not None
         with torch.no_grad(), growth, pyro.get_param_store().scope():
             for batch in self.data.minibatches(self.config.batch_size):
@@ -377,7 +387,7 @@ class Trainer(ResumableTraining):
         bar = tqdm(range(count), disable=not self.config.progress, unit="epoch", dynamic_ncols=True)
         for _ in bar:
             yield from self.train_epoch()
-            bar.set_postfix(elbo=f"{self.history.elbo[-1]:.3f}", K=self.model.num_options)
+            bar.set_postfix(objective=f"{self.history.objective[-1]:.3f}", K=self.model.num_options)
             if self.epoch == self.config.final_epoch < self.config.epochs:
                 self.remove_unneeded()
                 self.history.judge_scores = self._judge_scores()
@@ -409,11 +419,11 @@ class Trainer(ResumableTraining):
         batches = data.minibatches(self.config.batch_size, self.shuffle_generator)
         count = data.num_batches(self.config.batch_size)
         for batch in itertools.islice(batches, self.batch, None):
-            elbo = self.step(batch)
+            objective = self.step(batch)
             weight = len(batch) * batch.dataset_size / batch.population  # of each batch in a pass over the data
             del batch  # before the next one is made: with one long episode it can be a large part of the data
-            if not math.isnan(elbo):
-                self.total = self.total[0] + elbo * weight, self.total[1] + weight
+            if not math.isnan(objective):
+                self.total = self.total[0] + objective * weight, self.total[1] + weight
             self.batch += 1
             if self.batch < count:  # after the last batch, growth comes before saving
                 yield
@@ -426,9 +436,9 @@ class Trainer(ResumableTraining):
             self.shuffle_generator.get_state(),
         )
 
-    def record(self, elbo: float) -> None:
+    def record(self, objective: float) -> None:
         """Appends an epoch to the history."""
-        self.history.elbo.append(elbo)
+        self.history.objective.append(objective)
         self.history.num_options.append(self.model.num_options)
         self.history.temperature.append(self.temper.temperature)
         self.history.entropy_weight.append(self.entropy.weight)

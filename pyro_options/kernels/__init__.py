@@ -1,4 +1,4 @@
-"""Four numba kernels for the CPU, and the registry that decides when they run."""
+"""Five numba kernels for the CPU, and the registry that decides when they run."""
 
 import lazy_loader
 

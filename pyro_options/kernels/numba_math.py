@@ -30,6 +30,8 @@ _Q3, _Q4 = np.float32(3.2856128e-4), np.float32(7.7764282e-7)
 _NINE, _ONE, _HALF, _ZERO = np.float32(9), np.float32(1), np.float32(0.5), np.float32(0)
 _LOG2E_32, _ROUND_32, _FLOOR_32 = np.float32(_LOG2E), np.float32(1.5 * 2.0**23), np.float32(-87)
 _LN2_HIGH_32, _LN2_LOW_32 = np.float32(0.693359375), np.float32(-2.12194440e-4)
+_SQRT2, _TWO = np.float32(math.sqrt(2.0)), np.float32(2)
+_L3, _L5, _L7, _L9 = (np.float32(2 / n) for n in (3, 5, 7, 9))
 _C3, _C4, _C5, _C6, _C7 = (np.float32(1 / math.factorial(n)) for n in range(3, 8))
 
 
@@ -100,6 +102,28 @@ def _exp_of(x):
         return _ZERO if x < _FLOOR_32 else p
 
     return single if x == numba.float32 else lambda x: math.exp(x)
+
+
+def log_of(x):
+    """log of a positive number; in single precision to 2e-7, and at least -88.1, also of zero."""
+    return math.log(x)
+
+
+@overload(log_of, jit_options={"fastmath": {"contract"}})
+def _log_of(x):
+    def single(x):
+        bits = np.float32(x).view(np.int32)
+        mantissa = np.int32((bits & 0x7FFFFF) | 0x3F800000).view(np.float32)
+        large = mantissa > _SQRT2
+        exponent = np.float32((bits >> 23) - 126) if large else np.float32((bits >> 23) - 127)
+        f = (mantissa * _HALF if large else mantissa) - _ONE
+        s = f / (_TWO + f)
+        z = s * s
+        series = s * (_TWO + z * (_L3 + z * (_L5 + z * (_L7 + z * _L9))))
+        result = exponent * _LN2_HIGH_32 + (series + exponent * _LN2_LOW_32)
+        return result if x == x else x
+
+    return single if x == numba.float32 else lambda x: math.log(x)
 
 
 @numba.njit(**SUMS)

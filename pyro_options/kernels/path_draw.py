@@ -58,9 +58,9 @@ def _rectified(x, grad, at, size):
 
 @numba.njit(**LOOPS)
 def draw(first, last, context, noise, flat, sizes, coldness, flags, hidden, logits, soft, path):
-    """Paths of episodes ``first`` to ``last - 1``; ``flags``: whether b and h are coupled, and whether discrete."""
+    """Paths of episodes ``first`` to ``last - 1``; ``flags``: b and h coupled, discrete, b_0 drawn too."""
     T, width, depth = Index(path.shape[1]), Index(path.shape[2]), Index(hidden.shape[2])
-    coupled, hard = flags[0], flags[1]
+    coupled, hard, first_drawn = flags[0], flags[1], flags[2]
     noisy, value = np.empty(width, flat.dtype), np.empty(width, flat.dtype)
     context, noise, hidden = context.reshape(-1), noise.reshape(-1), hidden.reshape(-1)
     logits, soft, path = logits.reshape(-1), soft.reshape(-1), path.reshape(-1)
@@ -92,7 +92,7 @@ def draw(first, last, context, noise, flat, sizes, coldness, flags, hidden, logi
         if hard:
             _harden(noisy, value)
         if begins:
-            value[0] = 1.0
+            value[0] = value[0] if first_drawn else 1.0
         elif coupled:
             for k in range(ONE, width):
                 before = path[now - width + k]
@@ -108,7 +108,7 @@ def draw_backward(
 ):  # fmt: skip
     """Gradients of logits, ``grad_noisy (N, T, K + 1)``, and of ReLU pre-activations, ``grad_hidden (N, T, ΣH)``."""
     T, width, depth = Index(path.shape[1]), Index(path.shape[2]), Index(hidden.shape[2])
-    coupled, hard, dtype = flags[0], flags[1], flat.dtype
+    coupled, hard, first_drawn, dtype = flags[0], flags[1], flags[2], flat.dtype
     down, fresh, noisy, kept = np.empty((4, width), dtype)
     logits, noise, soft, path = logits.reshape(-1), noise.reshape(-1), soft.reshape(-1), path.reshape(-1)
     grad_path, grad_logits, grad_noisy = grad_path.reshape(-1), grad_logits.reshape(-1), grad_noisy.reshape(-1)
@@ -128,7 +128,7 @@ def draw_backward(
             down[k] += grad_path[now + k]
             kept[k] = 0.0
         if step % T == ZERO:
-            down[0] = 0.0
+            down[0] = down[0] if first_drawn else 0.0
         elif coupled:
             for k in range(ONE, width):
                 down[0] += down[k] * (fresh[k] - path[now - width + k])

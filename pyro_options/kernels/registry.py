@@ -59,6 +59,7 @@ KERNELS = {
     for name, thread_work in {
         "path_marginal": 50_000,  # steps times options
         "path_draw": 1_000,  # steps
+        "path_steps": 1_000,  # steps
         "lstm": 1_000,  # steps
         "segment_marginal": 200,  # steps
     }.items()

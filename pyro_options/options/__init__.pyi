@@ -1,12 +1,16 @@
 from .actions import CategoricalActions, GaussianActions, OptionActions
 from .autoregressive_path import AutoregressivePath, RelaxedAutoregressivePath, StraightThroughPath
-from .encoder import PathEncoder
+from .encoder import PathEncoder, StepEncoder
+from .evidence import EvidenceModel, PathEvidence
 from .families import ActionFamily, ActionLayout, CategoricalFamily, GaussianFamily
+from .message_encoder import MessageEncoder
 from .mixed_actions import MixedActions
-from .path import MarginalActions, OptionPath, PathPosterior, encode_path
+from .path import MarginalActions, OptionPath, PathPosterior, StepAveragedActions, encode_path
+from .path_steps import Steps, Transitions
 from .policies import CategoricalPolicy, GaussianPolicy, MixedPolicy, OptionPolicy, Termination, option_heads
 from .state_path import StatePath
 from .state_weights import StateWeights
+from .structured_path import MarginalStructuredPath, RelaxedStructuredPath, StructuredPath
 from .tilted_path import TiltedPath
 from .transition_path import TransitionPath
 
@@ -17,24 +21,34 @@ __all__ = [
     "CategoricalActions",
     "CategoricalFamily",
     "CategoricalPolicy",
+    "EvidenceModel",
     "GaussianActions",
     "GaussianFamily",
     "GaussianPolicy",
     "MarginalActions",
+    "MarginalStructuredPath",
+    "MessageEncoder",
     "MixedActions",
     "MixedPolicy",
     "OptionActions",
     "OptionPath",
     "OptionPolicy",
     "PathEncoder",
+    "PathEvidence",
     "PathPosterior",
     "RelaxedAutoregressivePath",
+    "RelaxedStructuredPath",
     "StatePath",
     "StateWeights",
+    "StepAveragedActions",
+    "StepEncoder",
+    "Steps",
     "StraightThroughPath",
+    "StructuredPath",
     "Termination",
     "TiltedPath",
     "TransitionPath",
+    "Transitions",
     "encode_path",
     "option_heads",
 ]

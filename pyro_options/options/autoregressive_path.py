@@ -39,14 +39,24 @@ class AutoregressivePath(TorchDistribution):
     :param num_options: K
     :param mask: unpadded steps ``(..., T)``, broadcastable to the batch shape of ``context``
     :param coupled: whether an option that does not terminate continues
+    :param infer_first: infer b_0 as well, as the paper does, instead of fixing it to 1
     """
 
     arg_constraints: ClassVar[dict] = {}
     support: ClassVar[constraints.Constraint] = OneHotRows("a path of options", flags=1)
     discrete = True
 
-    def __init__(self, decoder: Decoder, context: Tensor, num_options: int, mask=None, coupled: bool = True):
-        self.decoder, self.context, self.step_mask, self.coupled = decoder, context, mask, coupled
+    def __init__(
+        self,
+        decoder: Decoder,
+        context: Tensor,
+        num_options: int,
+        mask=None,
+        coupled: bool = True,
+        infer_first: bool = False,
+    ):
+        self.decoder, self.context, self.step_mask = decoder, context, mask
+        self.coupled, self.infer_first = coupled, infer_first
         self._drawn: tuple[Tensor, Tensor] | None = None
         super().__init__(context.shape[:-2], torch.Size((context.shape[-2], num_options + 1)), validate_args=False)
 
@@ -73,7 +83,8 @@ class AutoregressivePath(TorchDistribution):
         noise = torch.cat([logistic, gumbel(context, (*shape, width - 1))], -1)
         if self.batch_shape and can_draw(self.decoder, context):
             temperature = getattr(self, "temperature", 1.0)
-            self._drawn = draw(self.decoder, context, noise.movedim(0, -2), temperature, self.coupled, self.discrete)
+            how = temperature, self.coupled, self.discrete, self.infer_first
+            self._drawn = draw(self.decoder, context, noise.movedim(0, -2), *how)
             return self._drawn[0]
         previous = context.new_zeros((*self.batch_shape, width))
         steps, logits = [], []
@@ -81,7 +92,7 @@ class AutoregressivePath(TorchDistribution):
             logits.append(self.decoder(now, previous))
             b, h = self._discretize(logits[t] + noise[t])
             if t == 0:
-                b = torch.ones_like(b)
+                b = b if self.infer_first else torch.ones_like(b)
             elif self.coupled:
                 h = torch.lerp(previous[..., 1:], h, b)
             previous = torch.cat([b, h], -1)
@@ -109,11 +120,13 @@ class AutoregressivePath(TorchDistribution):
         logits = self.logits(value)
         logit, logits = logits[..., 0], logits[..., 1:]
         b, h = value[..., 0], value[..., 1:]
-        if self.coupled:  # recovers b_t g_t, the newly drawn option, from h_t = b_t g_t + (1 - b_t) h_{t-1}
+        if self.coupled:  # recovers b_t g_t, the newly drawn option, from h_t = b_t g_t + (1 - b_t) h_{t-1}; h_0 is g_0
             h = h - (1 - b).unsqueeze(-1) * pad(h[..., :-1, :], (0, 0, 1, 0))
         log_option = (h * torch.log_softmax(logits, -1)).sum(-1)
         log_termination = b * logsigmoid(logit) + (1 - b) * logsigmoid(-logit)
-        per_step = torch.cat([log_option[..., :1], (log_option + log_termination)[..., 1:]], -1)
+        per_step = log_option + log_termination
+        if not self.infer_first:
+            per_step = torch.cat([log_option[..., :1], per_step[..., 1:]], -1)
         if self.step_mask is not None:
             per_step = torch.where(self.step_mask, per_step, torch.zeros_like(per_step))
         return per_step.sum(-1)
@@ -135,11 +148,20 @@ class RelaxedAutoregressivePath(AutoregressivePath):
     has_rsample = True
     discrete = False
 
-    def __init__(self, decoder, context, num_options, mask=None, coupled=True, temperature: float = 1.0):
+    def __init__(
+        self,
+        decoder,
+        context,
+        num_options,
+        mask=None,
+        coupled=True,
+        temperature: float = 1.0,
+        infer_first: bool = False,
+    ):
         if not temperature > 0:
             raise InputError(f"Expected temperature > 0 but got {temperature}.")
         self.temperature = temperature
-        super().__init__(decoder, context, num_options, mask, coupled)
+        super().__init__(decoder, context, num_options, mask, coupled, infer_first)
 
     def _discretize(self, noisy):
         scaled = noisy / self.temperature

@@ -24,7 +24,7 @@ class CompiledDraw(TrackedFunction):
     """
 
     @staticmethod
-    def forward(ctx, context, noise, temperature, coupled, discrete, *layers):
+    def forward(ctx, context, noise, temperature, coupled, discrete, infer_first, *layers):
         weights = (layers[0], *layers[1::2])
         pieces = [layers[0].t().reshape(-1)]
         for weight, bias in zip(layers[1:-2:2], layers[2:-2:2]):
@@ -32,7 +32,7 @@ class CompiledDraw(TrackedFunction):
         pieces += [layers[-2].reshape(-1), layers[-1]]
         sizes = torch.tensor([weight.shape[0] for weight in weights[:-1]])
         (N, T), width = context.shape[:2], layers[0].shape[1]
-        constants = context.new_tensor([1 / temperature]), torch.tensor([coupled, discrete])
+        constants = context.new_tensor([1 / temperature]), torch.tensor([coupled, discrete, infer_first])
         hidden = context.new_empty((N, T, int(sizes.sum())))
         logits, soft, path = (context.new_empty((N, T, width)) for _ in range(3))
         inputs = context.contiguous(), noise.contiguous(), torch.cat(pieces), sizes, *constants
@@ -56,11 +56,11 @@ class CompiledDraw(TrackedFunction):
         grads = [above[0].t() @ below[0]]
         for x, grad in zip(below[1:], above[1:]):
             grads += [grad.t() @ x, grad.sum(0)]
-        return grad_hidden[..., : sizes[0]], None, None, None, None, *grads
+        return grad_hidden[..., : sizes[0]], None, None, None, None, None, *grads
 
 
 def draw(
-    decoder, context: Tensor, noise: Tensor, temperature: float, coupled: bool, discrete: bool
+    decoder, context: Tensor, noise: Tensor, temperature: float, coupled: bool, discrete: bool, infer_first: bool
 ) -> tuple[Tensor, Tensor]:
     """Paths and their logits, both ``(..., T, K + 1)``.
 
@@ -68,9 +68,10 @@ def draw(
     :param noise: logistic in column 0, Gumbel in the others, ``(..., T, K + 1)``
     :param coupled: whether an option that does not terminate continues
     :param discrete: draw discrete paths, with the gradient of the relaxed ones
+    :param infer_first: draw b_0 too, instead of fixing it to 1
     """
     layers: Sequence[Tensor] = decoder.layers()
     path, logits = CompiledDraw.apply(
-        context.flatten(0, -3), noise.flatten(0, -3), float(temperature), coupled, discrete, *layers
+        context.flatten(0, -3), noise.flatten(0, -3), float(temperature), coupled, discrete, infer_first, *layers
     )
     return path.reshape(noise.shape), logits.reshape(noise.shape)

@@ -14,7 +14,53 @@ from pyro_options.nn.state_embedding import StateEmbedding
 from pyro_options.nn.varying_inputs import VaryingInputs
 
 
-class PathEncoder(nn.Module):
+class StepEncoder(nn.Module):
+    """Base of encoders with an LSTM that reads the steps of an episode backwards.
+
+    :param step_dim: size of a state and an action, concatenated
+    :param lstm_size: hidden units of the LSTM
+    :param network: your own network on each step, ``(..., step_dim) -> (..., features)``, before the LSTM
+    :param inputs: applied to the states, the first entries of a step, before the network and the LSTM
+    :param actions: standardizes continuous actions, the last entries of a step
+    """
+
+    def __init__(
+        self,
+        step_dim: int,
+        lstm_size: int,
+        network: nn.Module | None = None,
+        inputs: VaryingInputs | StateEmbedding | None = None,
+        actions: StandardizedInputs | None = None,
+    ):
+        super().__init__()
+        self.network, self.inputs, self.actions = network, inputs, actions
+        if inputs is not None:
+            step_dim += inputs.out_features - inputs.state_dim
+        self.lstm = nn.LSTM(
+            step_dim if network is None else output_size(network, step_dim), lstm_size, batch_first=True
+        )
+
+    def parts(self, steps: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Tensors ``(N, T, D_i)`` whose concatenation is the input of the LSTM.
+
+        :param steps: states and actions, concatenated ``(N, T, step_dim)``, or as several tensors, which avoids a copy
+            of wide states
+        """
+        parts = (steps,) if isinstance(steps, Tensor) else tuple(steps)
+        if self.actions is not None:
+            first = parts[-1]
+            width = first.shape[-1] - self.actions.state_dim
+            before = (*parts[:-1], first[..., :width]) if width else parts[:-1]
+            parts = *before, self.actions(first[..., width:])
+        if self.inputs is not None:
+            width, first = self.inputs.state_dim, parts[0]
+            if first.shape[-1] > width:
+                parts = first[..., :width], first[..., width:], *parts[1:]
+            parts = self.inputs(parts[0]), *parts[1:]
+        return parts if self.network is None else (self.network(torch.cat(parts, -1)),)
+
+
+class PathEncoder(StepEncoder):
     r"""Logits of :math:`q(b_t\mid\zeta_{t-1},\eta,\xi_{t:T-1})` and :math:`q(h_t\mid\zeta_{t-1},\eta,\xi_{t:T-1})`.
 
     An LSTM reads the episode backwards; a decoder, by default with two layers, takes its output, the weights η and the
@@ -28,6 +74,7 @@ class PathEncoder(nn.Module):
     :param network: your own network on each step, ``(..., step_dim) -> (..., features)``, before the LSTM
     :param inputs: applied to the states, the first entries of a step, before the network and the LSTM
     :param actions: standardizes continuous actions, the last entries of a step
+    :param random_columns: whether the columns of new options start at random, as in the paper, instead of at zero
 
     Reference: Villecroze et al. (2022), equations 17 and 18.
     """
@@ -41,20 +88,15 @@ class PathEncoder(nn.Module):
         network: nn.Module | None = None,
         inputs: VaryingInputs | StateEmbedding | None = None,
         actions: StandardizedInputs | None = None,
+        random_columns: bool = False,
     ):
-        super().__init__()
         check(num_options >= 1, "num_options >= 1", num_options)
         check(len(hidden) >= 1, "at least one hidden layer in the decoder", list(hidden))
-        self.network, self.inputs, self.actions = network, inputs, actions
-        if inputs is not None:
-            step_dim += inputs.out_features - inputs.state_dim
-        self.lstm = nn.LSTM(
-            step_dim if network is None else output_size(network, step_dim), lstm_size, batch_first=True
-        )
+        super().__init__(step_dim, lstm_size, network, inputs, actions)
         self.from_lstm = nn.Linear(lstm_size, hidden[0])
-        self.from_weights = GrowableInput(num_options, hidden[0])
+        self.from_weights = GrowableInput(num_options, hidden[0], random_columns)
         self.from_termination = nn.Linear(1, hidden[0], bias=False)
-        self.from_option = GrowableInput(num_options, hidden[0])
+        self.from_option = GrowableInput(num_options, hidden[0], random_columns)
         self.rest, width = mlp(hidden[0], hidden[1:])
         self.termination_head = nn.Linear(width, 1)
         self.option_head = GrowableHeads(width, num_options, 1)
@@ -72,21 +114,8 @@ class PathEncoder(nn.Module):
         :param mask: ``(N, T)``
         :param log_weights: log η ``(K,)`` or ``(..., 1, K)``, of several particles
         """
-        parts = (steps,) if isinstance(steps, Tensor) else tuple(steps)
-        if self.actions is not None:
-            first = parts[-1]
-            width = first.shape[-1] - self.actions.state_dim
-            before = (*parts[:-1], first[..., :width]) if width else parts[:-1]
-            parts = *before, self.actions(first[..., width:])
-        if self.inputs is not None:
-            width, first = self.inputs.state_dim, parts[0]
-            if first.shape[-1] > width:
-                parts = first[..., :width], first[..., width:], *parts[1:]
-            parts = self.inputs(parts[0]), *parts[1:]
-        if self.network is not None:
-            parts = (self.network(torch.cat(parts, -1)),)
         of_weights = self.from_weights(torch.exp(log_weights)).unsqueeze(-2)
-        return self.from_lstm(backward_lstm(self.lstm, parts, mask)) + of_weights
+        return self.from_lstm(backward_lstm(self.lstm, self.parts(steps), mask)) + of_weights
 
     def decoder(self) -> "PathDecoder":
         """The autoregressive part, its weights concatenated to need one product per layer and step."""

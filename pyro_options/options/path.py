@@ -14,7 +14,9 @@ from pyro_options.distributions.one_hot_rows import OneHotRows
 from pyro_options.distributions.sticks import with_unassigned
 from pyro_options.errors import InputError
 
-from .marginal import log_marginal, path_posterior, time_major
+from .evidence import PathEvidence
+from .marginal import log_marginal, mask_out, path_posterior, time_major
+from .path_steps import Transitions, average
 from .recursion import NEVER, best_path, sample_path
 
 
@@ -206,6 +208,14 @@ class OptionPath(TorchDistribution):
         """
         return log_marginal(*self._broadcast(emission))
 
+    def evidence(self, emission: Tensor) -> PathEvidence:
+        """The factors of p(path, actions), on which guides are built.
+
+        :param emission: log π_k(a_t | s_t), ``(..., T, K)``
+        """
+        log_weights, logits, emission, mask = self._broadcast(emission)
+        return PathEvidence(log_weights, *mask_out(logits, emission, mask))
+
     def posterior(self, emission: Tensor) -> PathPosterior:
         """Posterior marginals of the path given the actions; can be differentiated any number of times."""
         return PathPosterior(*path_posterior(*self._broadcast(emission)))
@@ -236,6 +246,10 @@ class OptionPath(TorchDistribution):
     def marginalize(self, likelihood) -> "MarginalActions":
         """The actions with the path summed out; called by :func:`~pyro_options.handlers.collapse`."""
         return MarginalPathActions(self, likelihood)
+
+    def average_steps(self, likelihood, transitions: Transitions) -> "StepAveragedActions":
+        """Path and actions, averaged over one step; called by :func:`~pyro_options.handlers.average_steps`."""
+        return StepAveragedActions(self, likelihood, transitions)
 
 
 class MarginalActions(TorchDistribution):
@@ -294,3 +308,33 @@ class MarginalPathActions(MarginalActions):
     def sample_components(self, value: Tensor) -> Tensor:
         """The option of each step, ``(..., T)``, of a path drawn from the posterior."""
         return self.path.sample_posterior(self.component_log_prob(value))[..., 1:].argmax(-1)
+
+
+class StepAveragedActions(MarginalActions):
+    r"""The joint density of path and actions, averaged over each step of the path given the one before.
+
+    .. math:: \sum_t E_{q(b_t, h_t\mid h_{t-1})}[\log p(b_t, h_t\mid h_{t-1}) + \log\pi_{h_t}(a_t\mid s_t)]
+
+    Its difference to the guide's :meth:`~pyro_options.options.StructuredPath.stepwise_log_prob` is a lower bound of the
+    log marginal.
+
+    :param transitions: those of the guide
+    """
+
+    def __init__(self, path: OptionPath, likelihood, transitions: Transitions):
+        super().__init__(path, likelihood)
+        self.transitions = transitions
+
+    def expand(self, batch_shape, _instance=None):
+        shape = torch.Size(batch_shape)
+        moved = Transitions(*(part.expand(shape + part.shape[-2:]) for part in self.transitions))
+        return StepAveragedActions(self.path.expand(shape), self.likelihood.expand(shape), moved)
+
+    def responsibilities(self, value: Tensor) -> Tensor:
+        """``(..., T, K)`` q(h_t = k | h_{t-1}) for the options of the guide's path; zero in padded steps."""
+        options, mask = self.transitions.options, self.step_mask
+        return options if mask is None else options * mask.unsqueeze(-1)
+
+    def log_prob(self, value):
+        evidence = self.path.evidence(self.component_log_prob(value))
+        return average(self.transitions, evidence.step_log_weights, evidence.termination_logits, evidence.emission)

@@ -1,12 +1,12 @@
 """State-dependent weights of a high-level policy."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from pyro_options.growth.growable import GrowableHeads
+from pyro_options.growth.growable import ZeroHeads
 
 
-class StateWeights(GrowableHeads):
+class StateWeights(ZeroHeads):
     r"""Weights η, tilted by a linear function of the state for each option.
 
     .. math:: \eta_k(s) = \frac{\eta_k\,e^{w_k\cdot s + c_k}}{\sum_l \eta_l\,e^{w_l\cdot s + c_l} + 1 - \sum_l\eta_l}
@@ -20,11 +20,6 @@ class StateWeights(GrowableHeads):
 
     def __init__(self, state_dim: int, num_options: int):
         super().__init__(state_dim, num_options, 1)
-        nn.init.zeros_(self.weight)
-        nn.init.zeros_(self.bias)
-
-    def fresh(self, name, count):
-        return torch.zeros(count, *getattr(self, name).shape[1:])
 
     def log_weights(self, log_weights: Tensor, states: Tensor) -> Tensor:
         """log η_k(s), ``(..., T, K)``.

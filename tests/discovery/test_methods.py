@@ -26,7 +26,7 @@ def test_build_and_discover_have_the_same_settings(name, monkeypatch):
     data = make_episodes(12)
     built = build(name, data, **required_settings(name))
     made = discover(data, name, progress=False, device="cpu", **required_settings(name)).metadata
-    assert len(made["history"]["elbo"]) == built.train.epochs == 5
+    assert len(made["history"]["objective"]) == built.train.epochs == 5
     assert made["method"] == json.loads(json.dumps({"name": name} | built.config.to_dict()))
     same = ("epochs", "batch_size", "learning_rate", "clip_norm", "weights_learning_rate", "entropy_per")
     assert all(made["train"][key] == getattr(built.train, key) for key in same)

@@ -41,7 +41,7 @@ def test_every_method_gives_skills_with_metadata(method, continuous, tmp_path):
     assert set(made["log_likelihood"]) == {"train", "held_out"}
     assert all(np.isfinite(list(made["log_likelihood"].values())))
     first = made["method"]["num_options"] or made["method"]["growth"]["initial_options"]
-    assert len(made["history"]["elbo"]) == 3 and made["history"]["num_options"][0] == first
+    assert len(made["history"]["objective"]) == 3 and made["history"]["num_options"][0] == first
     assert made["method"]["name"] == method and made["method"]["hidden"] == [*METHODS[method].get("hidden", ())]
     assert made["train"]["seed"] == 3 and made["train"]["epochs"] == 3
     moves = [move for event in made["growth"] for move in event["moves"] if move["accepted"]]
@@ -57,7 +57,7 @@ def test_the_same_seed_gives_the_same_skills_and_another_does_not():
     data = make_episodes(16)
     first, again, other = (discover(data, seed=seed, num_options=3, **QUICK) for seed in (1, 1, 2))
     assert torch.equal(first.policy.heads.weight, again.policy.heads.weight)
-    assert first.metadata["history"]["elbo"] == again.metadata["history"]["elbo"]
+    assert first.metadata["history"]["objective"] == again.metadata["history"]["objective"]
     assert not torch.equal(first.policy.heads.weight, other.policy.heads.weight)
 
 
@@ -171,7 +171,7 @@ def test_action_names_are_checked_before_training(tmp_path):
 def test_a_batch_of_one_episode_trains_by_score_function(batch_size):
     data = synthetic_options(2, 9, (5, 9), 3, 3).trajectories
     skills = discover(data, "options-score-function", **QUICK | {"batch_size": batch_size})
-    assert np.isfinite(skills.metadata["history"]["elbo"]).all()
+    assert np.isfinite(skills.metadata["history"]["objective"]).all()
 
 
 def test_k_does_not_grow_on_a_single_episode():

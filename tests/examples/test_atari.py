@@ -93,6 +93,19 @@ def test_atari_ppo_learns_from_pixels_while_skills_read_ram(atari_ppo, tmp_path,
     assert learner.observation_space.shape == (4, 84, 84) and learner.num_frames >= 16
 
 
+def test_atari_ppo_discovers_with_the_settings_of_the_paper(atari_ppo, tmp_path):
+    args = atari_ppo.Args(preset="paper")
+    assert args.episodes == 1000 and args.episode_steps == 300 and args.widths == () and "options" in args.all_arms
+    run = atari_ppo.grid("Freeway", args)["options, seed 0"]
+    assert run["num_episodes"] == 1000 and run["hidden"] == () and run["total_steps"] == 3_000_000
+    setup = atari_ppo.Setup(preset="paper", num_episodes=3, episode_steps=20, epochs=1)
+    (tmp_path / "run").mkdir()
+    made = atari_ppo.find_skills("Freeway", "options@2", setup, 0, tmp_path / "run", "cpu").metadata
+    assert made["train"]["clip_norm"] is None and made["train"]["learning_rate"] == 1e-3
+    assert made["method"]["infer_first"] and made["method"]["hidden"] == []
+    assert atari_ppo.Args().episodes == 300 and atari_ppo.Args().widths == (64,)
+
+
 def test_worker_processes_of_atari_ppo_ignore_ctrl_c(atari_ppo, monkeypatch):
     monkeypatch.setitem(atari_ppo.PRESETS, "ram", replace(atari_ppo.PRESETS["ram"], num_envs=1))
     envs = atari_ppo.make_envs("Freeway", atari_ppo.Setup(), None, processes=True)
@@ -166,6 +179,16 @@ def test_atari_discover_with_a_file_and_the_relaxed_guide(run_script, tmp_path):
     extra = ("--data", tmp_path / "data.npz", "--guide", "relaxed", "--num-options", "2", "--out", tmp_path / "out")
     assert "cannot be replayed" in run_script(ATARI_DISCOVER, *TINY["atari_discover.py"], *extra)
     assert json.loads((tmp_path / "out" / "results.json").read_text())["num_options"] == 2
+
+
+def test_atari_discover_with_the_settings_of_the_paper(run_script, tmp_path):
+    extra = ("--preset", "paper", "--num-options", "2", "--gifs", "0", "--report-episodes", "0", "--out", tmp_path)
+    printed = run_script(ATARI_DISCOVER, *TINY["atari_discover.py"], *extra)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert "the paper's settings" in printed and (results["guide"], results["preset"]) == ("relaxed", "paper")
+    made = Skills.load(tmp_path / "skills.safetensors").metadata
+    assert made["history"]["entropy_weight"] == [5.0, 4.975] and made["train"]["learning_rate"] == 1e-3
+    assert made["method"]["coupled"] is False and made["method"]["embedding"] == 0
 
 
 def test_atari_discover_with_a_minari_data_set(run_script, tmp_path, monkeypatch):

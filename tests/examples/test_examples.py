@@ -25,11 +25,11 @@ def test_every_example_has_a_tiny_budget_here():
 TOY_MESSAGE = EXAMPLES / "toy_message.py"
 
 
-@pytest.mark.parametrize("guide", ["relaxed", "exact", "score-function", "straight-through"])
+@pytest.mark.parametrize("guide", ["relaxed", "structured", "exact", "score-function", "straight-through"])
 def test_toy_message(guide, run_script, tmp_path):
     printed = run_script(TOY_MESSAGE, *TINY["toy_message.py"], "--guide", guide, "--out", tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
-    expected = "num_messages guide seed num_options used_options success min_message_probability elbo "
+    expected = "num_messages guide seed num_options used_options success min_message_probability objective "
     expected += "options_in_use exact_log_likelihood epochs seconds growth_epochs"
     assert set(expected.split()) <= set(results)
     assert results["guide"] == guide and results["epochs"] == 6
@@ -39,6 +39,15 @@ def test_toy_message(guide, run_script, tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["guide"] == guide
     assert "success" in printed
     assert ("by hand: " in printed) == (guide in ("relaxed", "exact"))  # spelled out for these two
+
+
+def test_toy_message_with_the_settings_of_the_paper(run_script, tmp_path, monkeypatch):
+    printed = run_script(TOY_MESSAGE, *TINY["toy_message.py"], "--preset", "paper", "--out", tmp_path)
+    assert "by hand: " not in printed and json.loads((tmp_path / "results.json").read_text())["epochs"] == 6
+    module = load_script(monkeypatch, TOY_MESSAGE)
+    settings = parsed(module, "--preset", "paper", "--num-options", "4").message_run().settings()
+    assert (settings["preset"], settings["num_options"], settings["epochs"]) == ("paper", 4, None)
+    assert "train" not in settings and parsed(module).message_run().training().epochs == 100
 
 
 def test_toy_message_with_a_fixed_number_of_options_as_a_command(tmp_path):
@@ -127,6 +136,10 @@ def test_reproduce_runs_every_experiment(studies, tmp_path, capsys):
 
 def test_every_experiment_is_declared_for_every_preset(studies):
     reproduce, _ = studies
+    papers = [run for e in reproduce.EXPERIMENTS.values() for g in e.grids("paper").values() for run in g.values()]
+    assert {"variant": "paper", "guide": "relaxed", "num_messages": 12, "seed": 9, "epochs": 500} in papers
+    options = [run["config"] for run in papers if run.get("method") == "options"]
+    assert options and all(config == {"preset": "paper"} for config in options)
     for preset in reproduce.PRESETS:
         for name, experiment in reproduce.EXPERIMENTS.items():
             grids = experiment.grids(preset)

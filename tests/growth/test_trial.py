@@ -96,7 +96,7 @@ def test_priors_of_the_weights_can_be_chosen_by_name(config):
     method = build("options-exact", data, hidden=(8,), rule="trial", check_every=2, patience=1, **config)
     trainer = Trainer(method.model, method.guide, data, TrainConfig(batch_size=8, progress=False), method.growth)
     trainer.run(3)
-    assert all(torch.tensor(trainer.history.elbo).isfinite()) and trainer.history.growth_epochs
+    assert all(torch.tensor(trainer.history.objective).isfinite()) and trainer.history.growth_epochs
     trainer.step(data)
     for parameter in trainer.parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all()

@@ -110,7 +110,7 @@ def test_skip_leaves_out_the_bad_step(caplog):
         history = trainer.run()
     assert history.skipped_steps == [1] and history.restored_steps == []
     assert trainer.num_steps == 5 and "skipped a step" in caplog.text
-    assert all(p.isfinite().all() for p in trainer.parameters()) and all(map(math.isfinite, history.elbo))
+    assert all(p.isfinite().all() for p in trainer.parameters()) and all(map(math.isfinite, history.objective))
 
 
 def test_skip_does_not_hide_broken_parameters():

@@ -10,7 +10,7 @@ from support.methods import required_settings
 from pyro_options.discovery import METHODS, build
 from pyro_options.growth import SplitBirth, grow, growables, permute, prune
 from pyro_options.guides import weights_guide
-from pyro_options.handlers import EntropyMessenger, TemperMessenger, collapse
+from pyro_options.handlers import EntropyMessenger, TemperMessenger, adapt
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def no_validation():
 def objective(method, episodes):
     """Log joint and log guide of one trace, with every handler of the training loop."""
     guide = TemperMessenger(0.5)(method.guide)
-    model = EntropyMessenger(1.0, "actions")(collapse(method.model, method.guide.collapses))
+    model = EntropyMessenger(1.0, "actions")(adapt(method.model, method.guide))
     with pyro.get_param_store().scope():
         guide_trace = poutine.trace(guide).get_trace(episodes)
         model_trace = poutine.trace(poutine.replay(model, guide_trace)).get_trace(episodes)

@@ -1,4 +1,4 @@
-"""Of several restarts the one with the best training ELBO continues."""
+"""Of several restarts the best continues: by its training ELBO, or by exact likelihood if the objective is no bound."""
 
 import pytest
 import torch
@@ -7,16 +7,17 @@ from support.small_trainings import Killed
 
 from pyro_options.discovery import build, discover
 from pyro_options.infer import TrainConfig, Trainer, best_start, restart_seed, set_seed
-from pyro_options.infer.restarts import bound
+from pyro_options.infer.restarts import exact_log_likelihood, mean_objective, score
 from pyro_options.persistence import Checkpoint
+from pyro_options.skills import to_skills
 
 DATA = make_episodes(24)
 QUICK = {"num_options": 3, "epochs": 10, "batch_size": 8, "progress": False, "device": "cpu"}
 
 
-def begin(number, made=None):
+def begin(number, made=None, method="ddo"):
     set_seed(number)
-    parts = build("ddo", DATA, num_options=3, hidden=())
+    parts = build(method, DATA, num_options=3, hidden=())
     config = TrainConfig(epochs=4, batch_size=8, learning_rate=0.05, progress=False, device="cpu")
     trainer = Trainer(parts.model, parts.guide, DATA, config)
     if made is not None:
@@ -27,17 +28,31 @@ def begin(number, made=None):
 def test_the_start_with_the_best_elbo_continues():
     made = []
     best = best_start(lambda number: begin(number, made), 5, epochs=2)
-    bounds = [bound(trainer) for trainer in made]
+    bounds = [mean_objective(trainer) for trainer in made]
     assert len(set(bounds)) == 5 and bounds.index(max(bounds)) > 0  # the first would be no choice
     assert best is made[bounds.index(max(bounds))]
     assert best.epoch == 2 and len(best.run().elbo) == 4
-    assert bound(best) == best.history.elbo[-1]
+    assert mean_objective(best) == best.history.objective[-1]
+
+
+def test_a_relaxed_objective_does_not_rank_starts():
+    made = []
+    best = best_start(lambda number: begin(number, made, "options"), 5, epochs=2)
+    scores = [score(trainer) for trainer in made]
+    assert not best.history.objective_is_bound
+    assert best is made[scores.index(max(scores))] and scores == [exact_log_likelihood(trainer) for trainer in made]
+    made[0].history.objective[:] = [1e6] * 2
+    assert score(made[0]) == scores[0]
+    skills = to_skills(made[0].model, made[0].guide)
+    assert scores[0] / (DATA.num_steps / len(DATA)) == pytest.approx(skills.log_likelihood(DATA), rel=1e-5)
+    with pytest.raises(ValueError, match="a guide whose objective is a lower bound"):
+        print(best.history.elbo)
 
 
 def test_a_start_is_judged_by_the_last_quarter_of_its_epochs():
     trainer = begin(0)
-    trainer.history.elbo[:] = [-100.0] * 6 + [-4.0, -2.0]
-    assert bound(trainer) == -3.0
+    trainer.history.objective[:] = [-100.0] * 6 + [-4.0, -2.0]
+    assert mean_objective(trainer) == -3.0
 
 
 def test_a_single_start_is_not_trained_ahead():
@@ -56,9 +71,9 @@ def test_every_start_has_a_seed_of_its_own():
 def test_discover_takes_the_best_and_is_repeatable():
     one, many, again = (discover(DATA, "ddo", restarts=n, **QUICK) for n in (1, 4, 4))
     assert torch.equal(many.policy.heads.weight, again.policy.heads.weight)
-    assert len(many.metadata["history"]["elbo"]) == 10 and many.metadata["restarts"] == 4
-    assert many.metadata["history"]["elbo"][1] > one.metadata["history"]["elbo"][1]
-    assert len(discover(DATA, "ddo", restarts=2, **QUICK | {"epochs": 0}).metadata["history"]["elbo"]) == 0
+    assert len(many.metadata["history"]["objective"]) == 10 and many.metadata["restarts"] == 4
+    assert many.metadata["history"]["objective"][1] > one.metadata["history"]["objective"][1]
+    assert len(discover(DATA, "ddo", restarts=2, **QUICK | {"epochs": 0}).metadata["history"]["objective"]) == 0
     with pytest.raises(ValueError, match="restarts >= 1"):
         discover(DATA, restarts=0, **QUICK)
 
@@ -81,6 +96,6 @@ def test_training_with_restarts_resumes_to_the_same_bits(steps, tmp_path, monkey
     assert (tmp_path / "run.safetensors").exists() == (steps > 6)
     resumed = discover(DATA, "ddo", restarts=3, checkpoint=kept, resume=True, **QUICK)
     assert torch.equal(resumed.policy.heads.weight, expected.policy.heads.weight)
-    assert resumed.metadata["history"]["elbo"] == expected.metadata["history"]["elbo"]
+    assert resumed.metadata["history"]["objective"] == expected.metadata["history"]["objective"]
     with pytest.raises(ValueError, match="about restarts"):
         discover(DATA, "ddo", restarts=2, checkpoint=kept, resume=True, **QUICK)

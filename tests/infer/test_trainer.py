@@ -27,7 +27,7 @@ def train(name, data, epochs=3, seed=0, **config):
 @pytest.mark.parametrize("data", [make_episodes(16), make_continuous_episodes()], ids=["discrete", "continuous"])
 def test_every_method_trains_and_explains(name, data):
     trainer = train(name, data)
-    assert len(trainer.history.elbo) == 3 and all(torch.tensor(trainer.history.elbo).isfinite())
+    assert len(trainer.history.objective) == 3 and all(torch.tensor(trainer.history.objective).isfinite())
     for parameter in trainer.parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all() and parameter.isfinite().all()
     found = to_skills(trainer.model, trainer.guide).segment(data)
@@ -53,7 +53,7 @@ def test_every_options_method_takes_a_fixed_number(name):
 @pytest.mark.parametrize("name", ["options", "options-exact", "options-score-function", "compile-np"])
 def test_the_same_seed_gives_the_same_numbers(name):
     runs = [train(name, make_episodes(16), seed=3) for _ in range(2)]
-    assert runs[0].history.elbo == runs[1].history.elbo
+    assert runs[0].history.objective == runs[1].history.objective
     for a, b in zip(runs[0].parameters(), runs[1].parameters()):
         assert torch.equal(a, b)
 
@@ -107,7 +107,7 @@ def test_the_elbo_of_history_leaves_the_entropy_bonus_out():
         trainer = Trainer(
             method.model, method.guide, data, TrainConfig(entropy_weight=Constant(weight), progress=False)
         )
-        values.append(trainer.run(0).elbo)
+        values.append(trainer.run(0).objective)
         trainer.entropy.weight = weight
         values[-1] = trainer.step(data)
     assert abs(values[0] - values[1]) < 20  # a bonus of 1000 nats would show

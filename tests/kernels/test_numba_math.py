@@ -5,7 +5,7 @@ import pytest
 
 numba = pytest.importorskip("numba")
 
-from pyro_options.kernels.numba_math import Index, add_dots, add_product, exp_of, tanh  # noqa: E402
+from pyro_options.kernels.numba_math import Index, add_dots, add_product, exp_of, log_of, tanh  # noqa: E402
 
 
 @numba.njit
@@ -18,6 +18,23 @@ def each_tanh(x, out):
 def each_exp(x, out):
     for i in range(len(x)):
         out[i] = exp_of(x[i])
+
+
+@numba.njit
+def each_log(x, out):
+    for i in range(len(x)):
+        out[i] = log_of(x[i])
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-7), (np.float64, 1e-15)])
+def test_logarithms(dtype, tolerance):
+    x = np.concatenate([np.linspace(1e-3, 4, 100_000), np.logspace(-37, 37, 10_000), [1.0]]).astype(dtype)
+    out = np.empty_like(x)
+    each_log(x, out)
+    np.testing.assert_allclose(out, np.log(x.astype(np.float64)), rtol=tolerance, atol=tolerance)
+    assert out[-1] == 0
+    each_log(np.array([np.nan], dtype), out[:1])
+    assert np.isnan(out[0])
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 4e-7), (np.float64, 1e-15)])

@@ -39,7 +39,7 @@ def test_constant_entries_are_ignored_after_training(guide, hidden):
     method = build(None, data, guide=guide, num_options=2, hidden=hidden)
     config = TrainConfig(epochs=30, learning_rate=0.05, batch_size=10, progress=False, device="cpu")
     history = Trainer(method.model, method.guide, data, config).run()
-    assert history.elbo[-1] > history.elbo[0]
+    assert history.objective[-1] > history.objective[0]
     moved = data.states.clone()
     moved[..., 0] = 0.5
     assert_close(method.model.policy(moved).logits, method.model.policy(data.states).logits)

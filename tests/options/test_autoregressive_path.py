@@ -30,13 +30,13 @@ def make(family=AutoregressivePath, batch=(N,), mask=None, scale=1.0, dtype=torc
     return family(TinyDecoder(scale=scale).to(dtype), context, K, mask, **options)
 
 
-def all_values(coupled):
-    """Every path with b_0 = 1, ``(P, T, K + 1)``; with ``coupled`` only those that the model allows."""
+def all_values(coupled, first=(1,)):
+    """Every path with b_0 in ``first``, ``(P, T, K + 1)``; with ``coupled`` only those that the model allows."""
     values = []
-    for b in itertools.product((0, 1), repeat=T - 1):
+    for b in itertools.product(first, *[(0, 1)] * (T - 1)):
         for h in itertools.product(range(K), repeat=T):
-            if not coupled or all(b[t - 1] == 1 or h[t] == h[t - 1] for t in range(1, T)):
-                values.append(torch.cat([torch.tensor([1, *b])[:, None], torch.eye(K)[list(h)]], -1))
+            if not coupled or all(b[t] == 1 or h[t] == h[t - 1] for t in range(1, T)):
+                values.append(torch.cat([torch.tensor(b)[:, None], torch.eye(K)[list(h)]], -1))
     return torch.stack(values).double()
 
 
@@ -52,6 +52,15 @@ def test_samples_follow_log_prob(coupled):
     path = make(batch=(), coupled=coupled)
     values = all_values(coupled)
     probs = path.expand([len(values)]).log_prob(values).exp().detach()
+    assert path_goodness_of_fit(path.expand([20_000]).sample(), values, probs) > P_VALUE
+
+
+@coupling
+def test_b_0_is_inferred_like_the_others(coupled):
+    path = make(batch=(), coupled=coupled, infer_first=True)
+    values = all_values(coupled, first=(0, 1))
+    probs = path.expand([len(values)]).log_prob(values).exp().detach()
+    assert_close(probs.sum(), torch.tensor(1.0).double())
     assert path_goodness_of_fit(path.expand([20_000]).sample(), values, probs) > P_VALUE
 
 

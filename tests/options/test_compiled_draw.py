@@ -18,13 +18,13 @@ N, T, K = 4, 7, 3
 LOOP = sys.modules["pyro_options.options.autoregressive_path"]
 
 
-def draw(kind, hidden, coupled, compiled, monkeypatch):
+def draw(kind, hidden, coupled, compiled, monkeypatch, infer_first=False):
     """Path, logits, and the gradients of a function of both, from the same seed."""
     pytest.importorskip("numba")
     torch.manual_seed(3)
     encoder = PathEncoder(5, K, 6, hidden).double()
     context = torch.randn(N, T, hidden[0], dtype=torch.float64, requires_grad=True)
-    path = kind(encoder.decoder(), context, K, coupled=coupled)
+    path = kind(encoder.decoder(), context, K, coupled=coupled, infer_first=infer_first)
     if kind is not AutoregressivePath:
         path.temperature = 0.7
     with monkeypatch.context() as patch:
@@ -49,6 +49,14 @@ def test_compiled_equals_torch(kind, hidden, coupled, threads, monkeypatch):
     result = draw(kind, hidden, coupled, True, monkeypatch)
     assert len(result) == len(expected)
     for ours, theirs in zip(result, expected):
+        assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("coupled", [True, False])
+def test_compiled_equals_torch_with_an_inferred_b_0(coupled, monkeypatch):
+    first, second = (draw(RelaxedAutoregressivePath, (8, 5), coupled, x, monkeypatch, True) for x in (False, True))
+    assert (first[0][:, 0, 0] != 1).all()
+    for ours, theirs in zip(second, first, strict=True):
         assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
 
 

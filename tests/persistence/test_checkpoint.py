@@ -79,7 +79,7 @@ def test_a_longer_training_goes_on_from_a_finished_one(tmp_path):
     longer = make_trainer("options", Checkpoint(path, resume=True), epochs=3)
     assert longer.epoch == 2 and longer.settled
     longer.run()
-    assert longer.epoch == len(longer.history.elbo) == 3
+    assert longer.epoch == len(longer.history.objective) == 3
 
 
 def test_the_previous_checkpoint_is_used_when_the_last_is_damaged(tmp_path, caplog):

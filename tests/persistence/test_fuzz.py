@@ -187,7 +187,7 @@ def test_archive_members_with_paths_write_no_file(tmp_path):
         lambda config: config["state"].update(batch=-1),
         lambda config: config.pop("state"),
         lambda config: config.pop("settings"),
-        lambda config: config["state"]["history"].update(elbo=3),
+        lambda config: config["state"]["history"].update(objective=3),
     ],
 )
 def test_checkpoints_with_a_right_checksum_and_wrong_content_are_refused(change, originals, tmp_path):

@@ -93,5 +93,5 @@ def test_discover_resumed_for_more_epochs_keeps_its_check_interval(tmp_path):
     path = tmp_path / "run.safetensors"
     quick = {"batch_size": 7, "progress": False, "device": "cpu", "checkpoint": path, "resume": True}
     first, more = (discover(DATA, epochs=epochs, **quick).metadata for epochs in (6, 12))
-    assert more["method"] == first["method"] and len(more["history"]["elbo"]) == 12
-    assert more["history"]["elbo"][:6] == first["history"]["elbo"]
+    assert more["method"] == first["method"] and len(more["history"]["objective"]) == 12
+    assert more["history"]["objective"][:6] == first["history"]["objective"]

@@ -3,9 +3,9 @@
 import torch
 
 from pyro_options.growth import reweight
-from pyro_options.guides import Exact, Relaxed, weights_guide
+from pyro_options.guides import Exact, Relaxed, Structured, weights_guide
 from pyro_options.models import OptionHMM
-from pyro_options.options import CategoricalPolicy, PathEncoder, Termination
+from pyro_options.options import CategoricalPolicy, MessageEncoder, PathEncoder, Termination
 from pyro_options.skills import Skills
 
 
@@ -17,9 +17,17 @@ def make_model(prior="gem", num_options=3, state_dim=3, num_actions=4):
 
 
 def make_guide(name, num_options=2, prior="gem", point=False):
-    """An ``"exact"`` or ``"relaxed"`` guide for :func:`make_model`."""
+    """An ``"exact"`` or ``"relaxed"`` guide for :func:`make_model`; for others see :func:`structured_guide`."""
     weights = weights_guide(prior, num_options, point)
     return Exact(weights) if name == "exact" else Relaxed(weights, PathEncoder(3 + 4, num_options))
+
+
+def structured_guide(model, kind=Structured, lookahead=2):
+    """A structured guide for a model of :func:`make_model`, whose message is not zero."""
+    K = model.num_options
+    guide = kind(weights_guide("gem", K), MessageEncoder(3 + 4, K, 6, 5), model.evidence, lookahead)
+    torch.nn.init.normal_(guide.encoder.heads.weight)
+    return guide
 
 
 def single_action_options(*actions, termination=-5.0):

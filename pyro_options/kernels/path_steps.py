@@ -1,0 +1,302 @@
+r"""Numba kernel: paths drawn from a chain that is built on a model's evidence, and the gradient of its message.
+
+The same as :func:`~pyro_options.options.path_steps.look_ahead`, ``steps_given``, ``walk``, ``transitions_given`` and
+``stepwise_log_prob`` together. Messages are multiplied out, not logarithms added, so a step ahead needs no exponential:
+
+.. math:: X = e^{e_t + r_t}, \quad S = \langle\eta, X\rangle, \quad e^{r_{t-1}} = (1-\psi_t)\odot X + \psi_t S
+
+Messages matter up to a factor: each is divided by its maximum. Whatever does not depend on the path is computed for all
+steps of an episode at once, in loops that vectorize.
+
+Shapes: ``log_weights (N, K)``; ``logits``, ``emission``, ``message``, ``starts``, ``stays``, ``stops`` ``(N, T, K)``;
+``noise (N, T, K + 1)``, or ``(N, 0, 0)`` for the marginals of the chain; ``path (N, T, K + 1)``; ``log_prob (N,)``.
+Saved for the backward pass: ``levels (N, 1 + lookahead, T, K)``, :math:`e^r` as it is taken back, the last as r itself,
+and ``(N, T, K)`` each: ``likelihood`` :math:`e^{e_t}`, ``psi``, ``log_starts`` and ``shares``, their exponential,
+``stop_logits``, their ``log_stops`` and ``leave`` (log-sigmoid and sigmoid), and ``fresh``, the relaxed draw of a new
+option. For the flat unsigned indexing see :func:`~pyro_options.kernels.numba_math.add_product`.
+"""
+
+import math
+
+import numba
+import numpy as np
+
+from .numba_math import LOOPS, ONE, ZERO, Index, exp_of, log_of
+
+
+@numba.njit(**LOOPS)
+def _exp_rows(x, at, scale, T, K, out, o):
+    """exp of T rows, divided by the maximum of each, to the power of ``scale``; may be in place."""
+    for t in range(T):
+        row = at + t * K
+        best = x[row]
+        for k in range(ONE, K):
+            best = x[row + k] if x[row + k] > best else best
+        for k in range(K):
+            out[o + t * K + k] = (x[row + k] - best) * scale
+    for i in range(T * K):
+        out[o + i] = exp_of(out[o + i])
+
+
+@numba.njit(**LOOPS)
+def _sigmoids(x, at, size, out):
+    one, zero = x.dtype.type(1), x.dtype.type(0)
+    for i in range(at, at + size):
+        small = exp_of(-abs(x[i]))
+        out[i] = (one if x[i] > zero else small) / (one + small)
+
+
+@numba.njit(**LOOPS)
+def _log_sigmoids(x, at, size, out):
+    one, zero = x.dtype.type(1), x.dtype.type(0)
+    for i in range(at, at + size):
+        out[i] = min(x[i], zero) - log_of(one + exp_of(-abs(x[i])))
+
+
+@numba.njit(**LOOPS)
+def _look_ahead(weights, psi, likelihood, begin, levels, here, T, K):
+    """The next of ``levels``: the message of every step but the last, from that of the step after it."""
+    one, zero, tiny, above = levels.dtype.type(1), levels.dtype.type(0), levels.dtype.type(1e-30), here + T * K
+    for t in range(ONE, T):
+        at, m, o = begin + t * K, here + t * K, above + (t - ONE) * K
+        total, best = zero, zero
+        for k in range(K):
+            levels[o + k] = likelihood[at + k] * levels[m + k]
+            total += weights[k] * levels[o + k]
+        for k in range(K):
+            levels[o + k] += psi[at + k] * (total - levels[o + k])
+            best = max(best, levels[o + k])
+        scale = one / max(best, tiny)
+        for k in range(K):
+            levels[o + k] = max(levels[o + k] * scale, tiny)
+    for k in range(K):
+        levels[above + (T - ONE) * K + k] = one
+
+
+@numba.njit(**LOOPS)
+def _chain(log_weights, weights, row, logits, emission, likelihood, begin, level, here, log_starts, shares, stop_logits,
+           T, K):  # fmt: skip
+    """The distribution of each step given the previous one, from its message, whose logarithm is left in ``level``."""
+    one, zero, tiny = shares.dtype.type(1), shares.dtype.type(0), shares.dtype.type(1e-37)
+    for t in range(T):
+        at, m = begin + t * K, here + t * K
+        total, best = zero, emission[at]
+        for k in range(K):
+            shares[at + k] = weights[k] * likelihood[at + k] * level[m + k]
+            total += shares[at + k]
+            best = max(best, emission[at + k])
+        scale = one / max(total, tiny)
+        for k in range(K):
+            shares[at + k] *= scale
+        stop_logits[at] = log_of(max(total, tiny)) + best
+    for i in range(here, here + T * K):
+        level[i] = log_of(level[i])
+    for t in range(T):
+        at, m = begin + t * K, here + t * K
+        log_total = stop_logits[at]
+        for k in range(K):
+            value = emission[at + k] + level[m + k]
+            log_starts[at + k] = log_weights[row + k] + value - log_total
+            stop_logits[at + k] = logits[at + k] + log_total - value
+
+
+@numba.njit(**LOOPS)
+def _new_options(log_starts, begin, noise, now, coldness, hard, fresh, T, K):
+    """Draws the new option of each step, should the previous one stop."""
+    one, zero = coldness.dtype.type(1), coldness.dtype.type(0)
+    for t in range(T):
+        at, drawn = begin + t * K, now + t * (K + ONE) + ONE
+        for k in range(K):
+            fresh[at + k] = log_starts[at + k] + noise[drawn + k]
+    _exp_rows(fresh, begin, coldness[0], T, K, fresh, begin)
+    for t in range(T):
+        at = begin + t * K
+        total, best = zero, zero
+        for k in range(K):
+            total += fresh[at + k]
+            best = max(best, fresh[at + k])
+        scale = one / total
+        for k in range(K):
+            fresh[at + k] = (one if fresh[at + k] == best else zero) if hard else fresh[at + k] * scale
+
+
+@numba.njit(**LOOPS)
+def draw(
+    first, last, log_weights, logits, emission, message, noise, coldness, flags,
+    path, log_prob, levels, starts, stays, stops, likelihood, psi, log_starts, shares, stop_logits, log_stops, leave,
+    fresh,
+):  # fmt: skip
+    """Paths of episodes ``first`` to ``last - 1``; ``flags``: whether paths are discrete."""
+    T, K, dtype, depth = Index(path.shape[1]), Index(logits.shape[2]), path.dtype, Index(levels.shape[1])
+    hard, noisy, one, zero, floor = (
+        flags[0], noise.shape[1] > 0, dtype.type(1), dtype.type(0), dtype.type(np.finfo(dtype).tiny)
+    )  # fmt: skip
+    weights, options = np.empty(K, dtype), np.empty(K, dtype)
+    log_weights, logits, emission = log_weights.reshape(-1), logits.reshape(-1), emission.reshape(-1)
+    message, noise, path, levels = message.reshape(-1), noise.reshape(-1), path.reshape(-1), levels.reshape(-1)
+    starts, stays, stops, likelihood = starts.reshape(-1), stays.reshape(-1), stops.reshape(-1), likelihood.reshape(-1)
+    psi, log_starts, shares, fresh = psi.reshape(-1), log_starts.reshape(-1), shares.reshape(-1), fresh.reshape(-1)
+    stop_logits, log_stops, leave = stop_logits.reshape(-1), log_stops.reshape(-1), leave.reshape(-1)
+    size = T * K
+    for n in range(Index(first), Index(last)):
+        row, begin, here, now = n * K, n * size, n * depth * size, n * T * (K + ONE)
+        for k in range(K):
+            weights[k] = math.exp(log_weights[row + k])
+            options[k] = zero
+        _exp_rows(emission, begin, one, T, K, likelihood, begin)
+        _exp_rows(message, begin, one, T, K, levels, here)
+        _sigmoids(logits, begin, size, psi)
+        for _ in range(depth - ONE):
+            _look_ahead(weights, psi, likelihood, begin, levels, here, T, K)
+            here += size
+        _chain(
+            log_weights, weights, row, logits, emission, likelihood, begin, levels, here, log_starts, shares,
+            stop_logits, T, K,
+        )  # fmt: skip
+        _log_sigmoids(stop_logits, begin, size, log_stops)
+        _sigmoids(stop_logits, begin, size, leave)
+        if noisy:
+            _new_options(log_starts, begin, noise, now, coldness, hard, fresh, T, K)
+        total = 0.0
+        for t in range(T):
+            at, m = begin + t * K, here + t * K
+            stop, stay, part = zero, zero, zero
+            for k in range(K):
+                stops[at + k] = options[k] * leave[at + k]
+                stays[at + k] = options[k] - stops[at + k]
+                stop += stops[at + k]
+                stay += stays[at + k]
+                # log(1 - q) = log q - logit q
+                part += options[k] * log_stops[at + k] - stays[at + k] * stop_logits[at + k]
+            stop = one if t == ZERO else stop
+            for k in range(K):
+                starts[at + k] = stop * shares[at + k]
+                part += starts[at + k] * log_starts[at + k]
+            b = stop
+            if noisy:
+                if t > ZERO:
+                    odds = log_of(max(stop, floor)) - log_of(max(stay, floor)) + noise[now]
+                    small = zero if hard else exp_of(-abs(odds) * coldness[0])
+                    b = (one if odds > zero else small) / (one + small)
+                for k in range(K):
+                    options[k] += b * (fresh[at + k] - options[k])
+                    part -= (starts[at + k] + stays[at + k] - options[k]) * levels[m + k]
+            else:
+                for k in range(K):
+                    options[k] = starts[at + k] + stays[at + k]
+            total += part
+            path[now] = b
+            for k in range(K):
+                path[now + ONE + k] = options[k]
+            now += K + ONE
+        log_prob[n] = total
+
+
+@numba.njit(**LOOPS)
+def _draw_backward(by_b, coldness, b, down, fresh, at, before, by_log_start, by_before, K):
+    """Adds the gradients of a relaxed draw to those of its logits and of the previous options; returns that of b's."""
+    one, mean = coldness.dtype.type(1), coldness.dtype.type(0)
+    for k in range(K):
+        by_b += down[k] * (fresh[at + k] - before[k])
+        mean += down[k] * fresh[at + k]
+        by_before[k] += (one - b) * down[k]
+    for k in range(K):
+        by_log_start[k] += b * fresh[at + k] * (down[k] - mean) * coldness[0]
+    return by_b * b * (one - b) * coldness[0]
+
+
+@numba.njit(**LOOPS)
+def _back_through_level(weights, psi, likelihood, begin, levels, here, grad, T, K):
+    """Takes the gradient of the message of step t - 1 to that of step t, for all steps, in place."""
+    tiny, one, zero = grad.dtype.type(1e-30), grad.dtype.type(1), grad.dtype.type(0)
+    for place in range(ONE, T):
+        at, m = begin + (T - place) * K, here + (T - place) * K
+        total, leaving = zero, zero
+        for k in range(K):
+            total += weights[k] * likelihood[at + k] * levels[m + k]
+        for k in range(K):
+            x, stop = likelihood[at + k] * levels[m + k], psi[at + k]
+            share = grad[at - K + k] / max(x + stop * (total - x), tiny)
+            leaving += share * stop
+            grad[at + k] = share * (one - stop) * x
+        for k in range(K):
+            grad[at + k] += weights[k] * likelihood[at + k] * levels[m + k] * leaving
+    for k in range(K):
+        grad[begin + k] = zero
+
+
+@numba.njit(**LOOPS)
+def draw_backward(
+    first, last, grad_path, grad_log_prob, grad_starts, grad_stays, grad_stops, log_weights, coldness, path, levels,
+    stays, stops, likelihood, psi, log_starts, shares, stop_logits, log_stops, leave, fresh, grad_message,
+):  # fmt: skip
+    """Fills the gradient of the message ``(N, T, K)``; ``fresh`` is ``(N, 0, 0)`` for marginals."""
+    T, K, dtype, depth = Index(path.shape[1]), Index(psi.shape[2]), path.dtype, Index(levels.shape[1])
+    noisy, one, zero, floor = fresh.shape[1] > 0, dtype.type(1), dtype.type(0), dtype.type(np.finfo(dtype).tiny)
+    weights, down, by_before, by_log_start, before = (
+        np.empty(K, dtype), np.empty(K, dtype), np.empty(K, dtype), np.empty(K, dtype), np.empty(K, dtype)
+    )  # fmt: skip
+    grad_path, grad_starts, grad_stays = grad_path.reshape(-1), grad_starts.reshape(-1), grad_stays.reshape(-1)
+    grad_stops, log_weights, path, levels = (
+        grad_stops.reshape(-1), log_weights.reshape(-1), path.reshape(-1), levels.reshape(-1)
+    )  # fmt: skip
+    stays, stops, likelihood, psi = stays.reshape(-1), stops.reshape(-1), likelihood.reshape(-1), psi.reshape(-1)
+    log_starts, shares, stop_logits = log_starts.reshape(-1), shares.reshape(-1), stop_logits.reshape(-1)
+    log_stops, leave, fresh, grad = (
+        log_stops.reshape(-1),
+        leave.reshape(-1),
+        fresh.reshape(-1),
+        grad_message.reshape(-1),
+    )
+    size = T * K
+    for n in range(Index(first), Index(last)):
+        by_prob, begin = grad_log_prob[n], n * size
+        for k in range(K):
+            weights[k] = math.exp(log_weights[n * K + k])
+            down[k] = zero
+        for back in range(T):
+            t = T - ONE - back
+            at, now = begin + t * K, (n * T + t) * (K + ONE)
+            stop, stay, by_b = zero, zero, zero
+            for k in range(K):
+                down[k] += grad_path[now + ONE + k]
+                by_before[k] = zero
+                by_log_start[k] = zero
+                before[k] = zero
+                stop += stops[at + k]
+                stay += stays[at + k]
+            if t > ZERO:
+                by_b = grad_path[now]
+                for k in range(K):
+                    before[k] = path[now - K + k]
+            else:
+                stop = one
+            by_stop, by_stay = zero, zero
+            if noisy:
+                by_odds = _draw_backward(by_b, coldness, path[now], down, fresh, at, before, by_log_start, by_before, K)
+                if t > ZERO:
+                    by_stop += by_odds / stop if stop > floor else zero
+                    by_stay -= by_odds / stay if stay > floor else zero
+                for k in range(K):  # only marginals contain starts and stays themselves
+                    down[k] = zero
+            else:
+                by_stop += by_b
+            for k in range(K):
+                by_start = grad_starts[at + k] + by_prob * log_starts[at + k] + down[k]
+                by_stop += by_start * shares[at + k]
+                by_log_start[k] += (by_start + by_prob) * stop * shares[at + k]
+            shift = zero
+            for k in range(K):
+                log_stop, stopped = log_stops[at + k], leave[at + k]
+                for_stay = grad_stays[at + k] + by_stay + by_prob * (log_stop - stop_logits[at + k]) + down[k]
+                more = grad_stops[at + k] + by_stop + by_prob * log_stop - for_stay
+                by_before[k] += for_stay + more * stopped
+                by_logit = before[k] * more * stopped * (one - stopped)
+                shift += by_logit - by_log_start[k]
+                grad[at + k] = by_log_start[k] - by_logit
+            for k in range(K):
+                grad[at + k] += shift * shares[at + k]
+                down[k] = by_before[k]
+        for back in range(ONE, depth):
+            here = (n * depth + depth - ONE - back) * size
+            _back_through_level(weights, psi, likelihood, begin, levels, here, grad, T, K)
