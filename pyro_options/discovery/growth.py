@@ -27,7 +27,7 @@ BIRTHS: dict[str, Callable[[int], Birth]] = {
 #: removals by name; the argument is the maximum number of episodes to fit a merged option to
 REMOVALS: dict[str, Callable[[int], Removal]] = {
     "prune": lambda max_rows: Prune(),
-    "merge": lambda max_rows: Merge(fit_rows=max_rows),
+    "merge": lambda max_rows: Merge(fit_rows=2 * max_rows),
 }
 
 

@@ -38,8 +38,8 @@ class _Judged:
 
     The weights are refitted by EM. A removal is accepted if both hold:
 
-    - held-out rows lose at most ``tolerance`` nats in all, counting the removals of earlier checks: the bound holds
-      from the first check to the end of training;
+    - held-out rows lose at most ``tolerance`` nats in all, compared with their highest log-likelihood at any check since
+      the first: losses of several checks do not add up, unless training makes up for them;
     - the rows trained on lose at most ``tolerance`` nats more than the number of parameters of the component, which is
       the gain to be expected of a superfluous one (Akaike). This keeps a component that few rows use, none of which may
       be held out. Without held-out rows it is the only test.
@@ -83,6 +83,7 @@ class _Judges:
         self.enough = len(trained) >= 2 and (held_out is None or len(held_out) >= 2)
         self._size = scene.component_size() if self.enough else 0
         self._before: tuple[Tensor, ...] = ()
+        self._lost = 0.0  # nats of the held-out rows below their best
 
     def likelihoods(self) -> "_Likelihoods":
         """Their log-likelihood functions, with the components as they are now."""
@@ -92,17 +93,18 @@ class _Judges:
     def start(self, likelihoods: "_Likelihoods", log_weights: Tensor) -> None:
         """Remembers the log-likelihoods before a removal."""
         self._before = tuple(rows(log_weights) for rows in likelihoods.parts)
+        baseline, held_out = self.scene.baseline, self.scene.held_out
+        if baseline is not None and held_out is not None and len(self.held_out) == len(held_out):
+            self._lost = baseline.loss(float(self._before[0].double().sum()))
 
     def verdict(self, likelihoods: "_Likelihoods", log_weights: Tensor, removed: int) -> Verdict:
         """The verdict on the removal of ``removed`` components since :meth:`start`."""
         judged, trained = likelihoods.parts[0], likelihoods.parts[-1]
         allowance = self.tolerance + removed * self._size
         if self.held_out is not None:
-            verdict = Verdict.on_loss(self._before[0], judged(log_weights), self.tolerance - self.scene.lost)
+            verdict = Verdict.on_loss(self._before[0], judged(log_weights), self.tolerance - self._lost)
             if not verdict.accepted:
                 return verdict
-        else:
-            allowance -= self.scene.lost
         loss = Verdict.on_loss(self._before[-1], trained(log_weights), math.inf)
         extrapolated = -loss.gain * len(self.scene.data) / len(self.trained)
         if extrapolated > allowance:
@@ -163,8 +165,8 @@ class Merge(_Judged):
     :param fit_rows: the most rows to fit
     """
 
-    steps: int = 50
-    learning_rate: float = 0.05
+    steps: int = 100
+    learning_rate: float = 0.02
     fit_rows: int = 256
 
     def __call__(self, scene, optimizer=None):

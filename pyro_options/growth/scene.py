@@ -26,6 +26,18 @@ LEFT = 1e-4
 PSEUDO_DRAWS = 30.0
 
 
+@dataclass
+class Baseline:
+    """The highest log-likelihood of all held-out rows together at any check so far, in nats."""
+
+    best: float = -math.inf
+
+    def loss(self, now: float) -> float:
+        """Nats by which a log-likelihood is below the best so far, which it replaces if it is higher."""
+        self.best = max(self.best, now)
+        return self.best - now
+
+
 @dataclass(frozen=True)
 class Scene:
     """The modules to resize, their data, and the log-likelihood of each row under any weights.
@@ -40,7 +52,7 @@ class Scene:
     :param data: all the rows; has a length and can be indexed by a tensor of indices
     :param held_out: rows on which moves are evaluated; by default those of ``data`` that the move was not fitted to
     :param batch_size: rows to evaluate at a time
-    :param lost: nats that the removals of earlier checks have cost the judging rows, which count against later ones
+    :param baseline: the highest log-likelihood of the held-out rows at any check so far, which removals are judged by
     """
 
     modules: Sequence[nn.Module]
@@ -51,7 +63,7 @@ class Scene:
     data: Any = None
     held_out: Any = None
     batch_size: int = 128
-    lost: float = 0.0
+    baseline: "Baseline | None" = None
 
     def without(self, gone: Sequence[int]) -> "Scene":
         """The same scene without the components ``gone``, which were removed from the modules."""

@@ -14,7 +14,7 @@ from pyro_options.growth.events import GrowthEvent, Move
 from pyro_options.growth.removals import Removal
 from pyro_options.growth.resizing import grow, num_components, reweight
 from pyro_options.growth.rules import Rule, UsageRule
-from pyro_options.growth.scene import Newborns, Scene
+from pyro_options.growth.scene import Baseline, Newborns, Scene
 from pyro_options.growth.snapshot import Snapshot
 
 from .observe import ObserveMessenger
@@ -78,7 +78,7 @@ class GrowthMessenger(ObserveMessenger):
         self.length = length
         self.history: list[GrowthEvent] = []
         self._idle, self._last = 1, 0  # the wait in units of `every`, and the time of the last check
-        self._lost = 0.0  # nats that accepted removals have cost the judging rows
+        self._baseline = Baseline()
 
     @property
     def num_components(self) -> int:
@@ -101,11 +101,13 @@ class GrowthMessenger(ObserveMessenger):
     def state_dict(self) -> dict:
         """What a checkpoint must hold besides the modules, as plain numbers."""
         history = [event.to_dict() for event in self.history]
-        return {"last": self._last, "idle": self._idle, "lost": self._lost, "history": history}
+        best = None if math.isinf(self._baseline.best) else self._baseline.best
+        return {"last": self._last, "idle": self._idle, "best": best, "history": history}
 
     def load_state_dict(self, state: dict) -> None:
         """Restores the result of :meth:`state_dict`; restoring the modules is up to the caller."""
-        self._last, self._idle, self._lost = state["last"], state["idle"], state.get("lost", 0.0)
+        self._last, self._idle = state["last"], state["idle"]
+        self._baseline = Baseline(-math.inf if state["best"] is None else state["best"])
         self.history = [GrowthEvent.from_dict(event) for event in state["history"]]
 
     def step(
@@ -130,13 +132,12 @@ class GrowthMessenger(ObserveMessenger):
         :param births: ``False`` allows removals only, as at the end of a training of known ``length``
         :param batch_size: rows to evaluate at a time
         """
-        scene = Scene(self.modules, self.usage(), self.site, log_weights, model, data, held_out, batch_size, self._lost)
+        scene = Scene(
+            self.modules, self.usage(), self.site, log_weights, model, data, held_out, batch_size, self._baseline
+        )
         self.reset()
         moves = self._remove(scene, optimizer)
-        accepted = [move for move in moves if move.verdict.accepted]
-        removed = [move.components[0] for move in accepted]
-        if accepted and not math.isnan(accepted[-1].verdict.gain):  # the last one's is that of all of them together
-            self._lost = max(0.0, self._lost - accepted[-1].verdict.gain)
+        removed = [move.components[0] for move in moves if move.verdict.accepted]
         last = self.history[-1].num_born if self.history else 0
         in_vain = 0 < last <= len(removed)  # as many removed as the previous check created: do not try again now
         early = self.length is None or self.enough_time(self.length - time)

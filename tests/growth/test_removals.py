@@ -1,5 +1,6 @@
 """Pruning and merging: useless components are removed, useful ones are kept, refused removals change nothing."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from torch.testing import assert_close
 from pyro_options.data import Trajectories
 from pyro_options.distributions import logit_sticks
 from pyro_options.growth import Merge, Prune, Usage, Verdict, growables, reweight
-from pyro_options.growth.scene import ABSENT
+from pyro_options.growth.scene import ABSENT, Baseline
 from pyro_options.guides import Exact, GrowableGEM, PointGEM, Relaxed, weights_guide
 from pyro_options.handlers import GrowthMessenger, collapse
 from pyro_options.infer import TrainConfig, Trainer
@@ -231,15 +232,18 @@ def test_a_component_that_no_held_out_row_uses_is_kept_if_rows_trained_on_need_i
     assert not any(move.verdict.accepted for move in moves)
 
 
-def test_losses_of_several_checks_add_up():
+def test_losses_of_several_checks_do_not_add_up():
+    """What earlier removals cost the held-out rows, and training did not make up for, counts."""
     torch.manual_seed(0)
     model, guide = single_action_options(0, 1, 2)
     given = make_scene(model, guide, two_kinds_of_episodes(), held_out=two_kinds_of_episodes())
-    moves = Prune()(replace(given, lost=0.0))
+    baseline = Baseline()
+    moves = Prune()(replace(given, baseline=baseline))
+    assert math.isfinite(baseline.best)
     assert any(move.verdict.accepted for move in moves)  # the third has no data
     model, guide = single_action_options(0, 1, 2)
     given = make_scene(model, guide, two_kinds_of_episodes(), held_out=two_kinds_of_episodes())
-    spent = Prune()(replace(given, lost=1e6))
+    spent = Prune()(replace(given, baseline=Baseline(baseline.best + 10)))
     assert not any(move.verdict.accepted for move in spent)
 
 
