@@ -69,5 +69,6 @@ class StateOptionHMM(OptionHMM):
         prior = self._prior_path(log_weights, termination_logits, episodes)
         index = torch.arange(len(episodes), device=episodes.states.device)
         with pyro.plate("episodes", episodes.population, subsample=index):
+            prior = prior if episodes.action_steps is not None else prior.normalized()
             path = pyro.sample("path", prior.has_rsample_(True))
             return pyro.sample("actions", actions(path, mask), obs=episodes.actions)

@@ -15,6 +15,7 @@ from pyro_options.guides.gem import GammaConcentration, weights_guide
 from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.infer.schedules import Exponential
 from pyro_options.infer.trainer import TrainConfig
+from pyro_options.options.families import GaussianFamily
 
 from .action_families import resolved_families
 from .budget import Budget, state_inputs
@@ -62,10 +63,20 @@ class Plan:
 
 
 def with_families(config: MethodConfig, data: Trajectories) -> MethodConfig:
-    """The same settings with the families of all action dimensions; a model that exists already has its own."""
+    """The same settings with the families of all action dimensions, and the start that suits them.
+
+    A stretch of continuous actions determines a linear policy, one of discrete actions does not. A model that exists
+    already has its own families and start.
+    """
     if isinstance(config.model, nn.Module):
         return config
-    return replace(config, action_families=resolved_families(data, config.action_families, config.censored))
+    families = resolved_families(data, config.action_families, config.censored)
+    start = config.start
+    if start is None:
+        ours = config.model == "options" and config.guide == "exact" and config.prior_name != "uniform"
+        real = not isinstance(families, str) and any(isinstance(one, GaussianFamily) for one in families)
+        start = "stretches" if ours and real else "random"
+    return replace(config, action_families=families, start=start)
 
 
 def make_plan(

@@ -46,7 +46,7 @@ class MethodConfig:
     max_duration: int | None = None  # CompILE: steps that a skill lasts in an environment; the paper has 15
     hidden: tuple[int, ...] | str = ()  # widths of the shared state network; () is a linear layer per option, or "auto"
     weight_scale: float | str | None = None  # standard deviation of a prior on the weights of options; None, or "auto"
-    start: str | None = None  # initial options: "random", or "stretches", each like one stretch of a demonstration
+    start: str | None = None  # initial options: "random", or like a stretch of a demonstration each, "stretches"
     skip_constant: bool = True  # ignore entries of the state that never vary in the data
     standardize: bool = True  # states and continuous actions, so that their units do not matter; not packed bits
     censored: bool = True  # continuous actions that saturate: an action at a bound has the probability of the tail
@@ -142,9 +142,7 @@ class MethodConfig:
     def complete(self) -> "MethodConfig":
         """The same settings with ``None`` replaced by the defaults of the guide and the rule."""
         prior = self.prior_name if self.prior is None else self.prior
-        ours = self.model == "options" and self.guide == "exact" and self.prior_name != "uniform"
-        start = ("stretches" if ours else "random") if self.start is None else self.start
-        return replace(self, prior=prior, start=start, growth=self.growth.complete(guide_entry(self.guide).rule))
+        return replace(self, prior=prior, growth=self.growth.complete(guide_entry(self.guide).rule))
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as JSON values; objects become their type and settings."""
