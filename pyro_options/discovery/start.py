@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.growth.growable import growables
+from pyro_options.options.policies import LogScale
 
 #: steps of a stretch at most, and as a share of the mean length of an episode
 LENGTH = 15
@@ -17,6 +18,10 @@ SHARE = 0.25
 #: Adam steps of the fit
 STEPS = 100
 LEARNING_RATE = 0.05
+
+#: of a Gaussian policy, in multiples of the standard deviation of the actions. A few steps may be fitted perfectly; an
+#: option so certain would explain nothing else
+SMALLEST_LOG_SCALE = -2.0
 
 
 def stretches(data: Trajectories, count: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -55,11 +60,16 @@ def start_from_stretches(policy: Any, data: Trajectories, steps: int = STEPS, ra
     states = states.to(next(policy.parameters()).dtype)
     # the parameters of the options alone: so few steps would spoil a network that they share
     moving = [getattr(layer, name) for layer in growables([policy]) for name in layer.component_axes]
-    optimizer, own = torch.optim.Adam(moving, lr=rate), torch.arange(K, device=states.device)
+    # a large eps: Adam would otherwise turn the rounding errors of tiny gradients into steps, and units would matter
+    optimizer, own = torch.optim.Adam(moving, lr=rate, eps=1e-3), torch.arange(K, device=states.device)
+    scales = [layer.value for layer in growables([policy]) if isinstance(layer, LogScale)]
     for _ in range(steps):
         log_prob = policy(states).component_log_prob(actions)[own, :, own]  # (K, length), each under its own option
         loss = -(log_prob * mask).sum() / mask.sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
+        with torch.no_grad():
+            for scale in scales:
+                scale.clamp_(min=SMALLEST_LOG_SCALE)
     policy.zero_grad(set_to_none=True)

@@ -38,8 +38,8 @@ class _Judged:
 
     The weights are refitted by EM. A removal is accepted if both hold:
 
-    - held-out rows lose at most ``tolerance`` nats in all, compared with their highest log-likelihood at any check since
-      the first: losses of several checks do not add up, unless training makes up for them;
+    - held-out rows lose at most ``tolerance`` nats in all, compared with their highest log-likelihood at any check so
+      far: losses of several checks do not add up, unless training makes up for them;
     - the rows trained on lose at most ``tolerance`` nats more than the number of parameters of the component, which is
       the gain to be expected of a superfluous one (Akaike). This keeps a component that few rows use, none of which may
       be held out. Without held-out rows it is the only test.

@@ -78,7 +78,7 @@ class CategoricalPolicy(_OptionHeads):
         return self.distribution(self.outputs(states), path, mask)
 
 
-class _LogScale(Growable, nn.Module):
+class LogScale(Growable, nn.Module):
     """A log standard deviation per option and action dimension, independent of the state."""
 
     component_axes = {"value": 0}
@@ -106,7 +106,7 @@ class GaussianHeads(_OptionHeads):
     def _set_gaussian(self, size: int, min_log_scale: float, **given: Tensor | None) -> None:
         """Registers ``center``, ``unit``, ``low`` and ``high`` of ``size`` dimensions, ``None`` for the default."""
         self.min_log_scale = min_log_scale
-        self.log_scale = _LogScale(self.num_options, size)
+        self.log_scale = LogScale(self.num_options, size)
         defaults = {"center": 0.0, "unit": 1.0, "low": -math.inf, "high": math.inf}
         for name, default in defaults.items():
             value = given.get(name)

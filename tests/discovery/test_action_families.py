@@ -128,7 +128,7 @@ def test_a_change_of_units_changes_nats_by_the_log_determinant_of_real_dimension
     found = []
     for one in (data, other):
         torch.manual_seed(0)
-        method = build(None, one, num_options=3)
+        method = build(None, one, num_options=3, start="random")
         found.append(to_skills(method.model, method.guide).segment(one))
     inside = (data.actions[..., 2] > -0.4) & (data.actions[..., 2] < 0.9) & data.mask  # densities; others are masses
     determinant = float(torch.log(scale[0])) + float(torch.log(scale[2]) * inside.sum() / data.num_steps)
