@@ -88,8 +88,8 @@ MUTATIONS = (
     Mutation(
         "Adam's moments are lost when K grows",
         "pyro_options/growth/resizing.py",
-        "state[name] = torch.cat([value.index_select(axis, keep), fill], axis)",
-        "state[name] = torch.cat([0 * value.index_select(axis, keep), fill], axis)",
+        "state[name] = _joined(select(value, axes, keep), fill, axes)",
+        "state[name] = _joined(0 * select(value, axes, keep), fill, axes)",
         ("growth/test_resizing.py::test_moments_move_with_their_components",),
     ),
     Mutation(

@@ -81,7 +81,7 @@ def figure(args: Args, growth, sizes: list[int], topics: torch.Tensor, shares: t
     """Words of every topic, true against inferred proportions, and K over training."""
     with viz.style():
         fig = viz.plt.figure(figsize=(viz.PAGE, 2.6), layout="constrained")
-        left, middle, right = fig.subfigures(1, 3, width_ratios=[1.1, 1, 1])
+        left, middle, right = fig.subfigures(1, 3, width_ratios=[1, 1, 1.3])
         columns = 3
         panels = left.subplots(-(-len(topics) // columns), columns, squeeze=False).flatten()
         for panel in panels:

@@ -40,6 +40,7 @@ class StickyOptionHMM(PyroModule):
         check(counts[0] == counts[1], "as many policies as terminations", counts)
         self.policy, self.termination = policy, termination
         self.transitions = HDP() if transitions is None else transitions
+        self.prior = type(self.transitions).__name__
         check(self.transitions.num_rows is None, "a row of transitions for each option", self.transitions.num_rows)
 
     @property

@@ -47,7 +47,8 @@ def test_every_nonparametric_method_grows(name, birth):
 @pytest.mark.parametrize("name", GROWING)
 def test_every_options_method_takes_a_fixed_number(name):
     trainer = train(name, make_episodes(16), num_options=4)
-    assert trainer.model.num_options == 4 and trainer.growth is None and trainer.model.prior == "truncated"
+    prior = "HDP" if name == "options-sticky" else "truncated"  # a hierarchical prior has no truncated form
+    assert trainer.model.num_options == 4 and trainer.growth is None and trainer.model.prior == prior
 
 
 @pytest.mark.parametrize("name", ["options", "options-exact", "options-score-function", "compile-np"])
