@@ -95,8 +95,8 @@ MUTATIONS = (
     Mutation(
         "a birth is kept when it does harm",
         "pyro_options/growth/verdict.py",
-        "mean, error = _mean_and_error(after - before)\n        return Verdict(mean > max",
-        "mean, error = _mean_and_error(before - after)\n        return Verdict(mean > max",
+        "total, error = total_and_error(after - before)\n        return Verdict(total > least",
+        "total, error = total_and_error(before - after)\n        return Verdict(total > least",
         ("growth/test_growth.py::test_evidence_keeps_a_needed_option_and_refuses_a_useless_one",),
     ),
     Mutation(

@@ -64,5 +64,7 @@ class StickyOptionHMM(PyroModule):
         index = torch.arange(len(episodes), device=episodes.states.device)
         with pyro.plate("episodes", episodes.population, subsample=index):
             # as in OptionHMM: without has_rsample TraceGraph_ELBO would track the provenance of the replayed value
-            path = pyro.sample("path", TransitionPath(log_weights, termination_logits, mask).has_rsample_(True))
+            prior = TransitionPath(log_weights, termination_logits, mask)
+            prior = prior if episodes.action_steps is not None else prior.normalized()
+            path = pyro.sample("path", prior.has_rsample_(True))
             return pyro.sample("actions", actions(path, mask), obs=episodes.actions)

@@ -153,15 +153,17 @@ def discover(
     described = method_config(method, **config)
     made = [part for part in (described.model, described.guide) if isinstance(part, nn.Module)]
     long = (epochs if epochs is not None else MIN_EPOCHS) >= MIN_EPOCHS and train is None
+    saved = _checkpoint(checkpoint, resume)
     if restarts is None:
         restarts = RESTARTS if method == DEFAULT_METHOD and long and not made else 1
+        before = None if saved is None else saved.settings(Trainer.FORMAT)
+        restarts = restarts if before is None else before["about"].get("restarts", 1)
     fix = "Pass a function of Pieces that makes it: every start needs initial values of its own."
     check(restarts == 1 or not made, "restarts=1 with a module that is there already", restarts, fix)
     check(trajectories.action_steps is not None, "demonstrations with actions", "none")
     described = with_families(described, trajectories)  # held-out episodes must have values that the policy knows
     given: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     given = {name: value for name, value in given.items() if value is not None}
-    saved = _checkpoint(checkpoint, resume)
     interval = _saved_interval(saved)
     described, searches = _saved_capacity(saved, described), described.searches
     given |= {"device": device, "progress": progress}

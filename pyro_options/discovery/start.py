@@ -57,7 +57,9 @@ def start_from_stretches(policy: Any, data: Trajectories, steps: int = STEPS, ra
         return
     length = max(2, min(LENGTH, math.ceil(SHARE * data.num_steps / len(data))))
     states, actions, mask = stretches(data, K, length)
-    states = states.to(next(policy.parameters()).dtype)
+    dtype = next(policy.parameters()).dtype
+    policy.double()  # so that the rounding errors of other units do not grow into another start
+    states, actions = states.double(), actions.double() if actions.is_floating_point() else actions
     # the parameters of the options alone: so few steps would spoil a network that they share
     moving = [getattr(layer, name) for layer in growables([policy]) for name in layer.component_axes]
     # a large eps: Adam would otherwise turn the rounding errors of tiny gradients into steps, and units would matter
@@ -73,3 +75,4 @@ def start_from_stretches(policy: Any, data: Trajectories, steps: int = STEPS, ra
             for scale in scales:
                 scale.clamp_(min=SMALLEST_LOG_SCALE)
     policy.zero_grad(set_to_none=True)
+    policy.to(dtype)

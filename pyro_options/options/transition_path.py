@@ -2,7 +2,7 @@
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, pad
 
 from pyro_options.distributions.log_space import log_mix, safe_log
 from pyro_options.distributions.markov import (
@@ -13,10 +13,12 @@ from pyro_options.distributions.markov import (
     chain_posterior,
     chain_sample_path,
 )
+from pyro_options.distributions.sticks import with_unassigned
 from pyro_options.errors import check
 
 from .marginal import mask_out
 from .path import OptionPath, PathPosterior, encode_path
+from .recursion import NEVER
 
 
 class TransitionPath(OptionPath):
@@ -83,22 +85,26 @@ class TransitionPath(OptionPath):
             path = encode_path(options.movedim(0, -1), terminations.movedim(0, -1), self.num_options)
         return path.to(self.log_weights.dtype)
 
+    def normalized(self) -> "TransitionPath":
+        return self.reweighted(torch.log_softmax(self._weights(), -1))
+
     def sample(self, sample_shape=torch.Size()):
-        """Paths from the K options, with the rows renormalized to sum to one."""
         T, K = self.termination_logits.shape[-2:]
         with torch.no_grad():
             logits = self.termination_logits.expand(torch.Size(sample_shape) + self.batch_shape + (T, K))
             if self.step_mask is not None:
                 logits = torch.where(self.step_mask.unsqueeze(-1), logits, torch.full_like(logits, -torch.inf))
-            option = _draw(self.log_weights.expand(logits.shape[:-2] + (K,)))
+            logits = pad(logits, (0, 1), value=NEVER)  # an option not yet created, the last, never terminates
+            log_first, log_rows = with_unassigned(self.log_weights), pad(with_unassigned(self.log_rows), (0, 0, 0, 1))
+            option = _draw(log_first.expand(logits.shape[:-2] + (K + 1,)))
             options, terminations = [option], [torch.ones_like(option)]
             for t in range(1, T):
                 stop = torch.sigmoid(logits[..., t, :].gather(-1, option.unsqueeze(-1)).squeeze(-1))
                 stop = stop > torch.rand_like(stop)
-                option = torch.where(stop, _draw(self.log_rows[option]), option)
+                option = torch.where(stop, _draw(log_rows[option]), option)
                 options.append(option)
                 terminations.append(stop.to(option.dtype))
-            path = encode_path(torch.stack(options, -1), torch.stack(terminations, -1), K)
+            path = encode_path(torch.stack(options, -1), torch.stack(terminations, -1), K + 1)[..., :-1]
         return path.to(self.log_weights.dtype)
 
     def log_prob(self, value):
@@ -107,17 +113,22 @@ class TransitionPath(OptionPath):
         Zero probabilities are clamped to the smallest normal number: an impossible path has a finite log-probability.
         """
         b, h = value[..., 0], value[..., 1:]
+        unborn = (h == 0).all(-1)  # (..., T): an option not yet created
         logits = self.termination_logits[..., 1:, :]
         if self.step_mask is not None:  # masking the result alone would let a NaN in the padding into the gradients
             logits = torch.where(self.step_mask[..., 1:, None], logits, torch.zeros_like(logits))
         arrive = log_mix(h[..., 1:, None, :], self.log_rows)  # (..., T - 1, K): from each option
+        arrive = torch.where(unborn[..., 1:, None], with_unassigned(self.log_rows)[..., -1], arrive)
         log_move = log_mix(h[..., :-1, :], logsigmoid(logits) + arrive)
-        log_stay = log_mix(h[..., :-1, :], logsigmoid(-logits))
+        log_stay = torch.where(unborn[..., :-1], 0.0, log_mix(h[..., :-1, :], logsigmoid(-logits)))
         overlap = torch.minimum(h[..., 1:, :], h[..., :-1, :]).sum(-1)  # 1 - |h_t - h_{t-1}|_1 / 2
+        overlap = torch.where(unborn[..., 1:] & unborn[..., :-1], 1.0, overlap)
         later = torch.logaddexp(
             safe_log(b[..., 1:]) + log_move, safe_log(1 - b[..., 1:]) + log_stay + safe_log(overlap)
         )
-        first = safe_log(b[..., :1]) + log_mix(h[..., :1, :], self.log_weights)
+        log_first = log_mix(h[..., :1, :], self.log_weights)
+        log_first = torch.where(unborn[..., :1], with_unassigned(self.log_weights)[..., -1], log_first)
+        first = safe_log(b[..., :1]) + log_first
         return self._masked(torch.cat([first, later], -1)).sum(-1)
 
 

@@ -70,7 +70,7 @@ def test_growing_models(run_script, tmp_path):
 
 def test_recovery(run_script, tmp_path):
     out = tmp_path / "recovery.json"
-    tiny = ("--seeds", "0", "--kinds", "continuous", "--num-episodes", "60", "--epochs", "1")
+    tiny = ("--seeds", "0", "--kinds", "discrete", "--num-episodes", "60", "--epochs", "1")
     assert "0 of 1 runs" in run_script(BENCHMARKS / "recovery.py", *tiny, "--out", out)
     assert not json.loads(out.read_text())["runs"][0]["passed"]
 

@@ -32,7 +32,7 @@ def rescaled(data):
 
 def built(data, guide):
     torch.manual_seed(0)
-    method = build(None, data, guide=guide, num_options=3)
+    method = build(None, data, guide=guide, num_options=3, start="random")
     return method, to_skills(method.model, method.guide)
 
 

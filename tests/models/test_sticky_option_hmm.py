@@ -44,11 +44,13 @@ def test_growth_adds_rows_and_columns_and_every_parameter_gets_a_gradient():
         assert parameter.grad is not None and parameter.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("removal", [Prune(noise=1e9), Merge(noise=1e9, steps=2)])
+@pytest.mark.parametrize("removal", [Prune(tolerance=1e9), Merge(tolerance=1e9, steps=2)])
 def test_removals_leave_weights_that_sum_to_what_they_did(removal):
     method, data = built(4), make_episodes(12)
     before = method.guide.weights.mean_log_weights().exp().sum(-1)[0]
-    growth = GrowthMessenger([method.model, method.guide], EvidenceRule(noise=1e9), removals=[removal], site="actions")
+    growth = GrowthMessenger(
+        [method.model, method.guide], EvidenceRule(min_gain=1e9), removals=[removal], site="actions"
+    )
     observe_and_step(growth, method.model, method.guide, data)
     assert num_components([method.model, method.guide]) < 4
     assert_close(method.guide.weights.mean_log_weights().exp().sum(-1)[0], before, rtol=0, atol=2e-3)

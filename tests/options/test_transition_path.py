@@ -137,3 +137,26 @@ def test_the_path_can_be_summed_out_of_actions():
     assert_close(marginal.log_prob(actions), expected)
     assert_close(marginal.weighed(actions)(weights), expected)
     assert_close(marginal.expand((2,)).responsibilities(actions).sum(-1), torch.ones(2, 5).double())
+
+
+def test_all_paths_have_probability_one_together_also_those_that_leave_the_options():
+    """Weights that sum to less than one: a path may draw an option not yet created, and keeps it."""
+    torch.manual_seed(0)
+    K, T = 2, 3
+    weights = torch.log(0.8 * torch.softmax(torch.randn(K + 1, K, dtype=torch.float64), -1))
+    path = TransitionPath(weights, torch.randn(T, K, dtype=torch.float64))
+    total, frequencies = 0.0, {}
+    rows = [*torch.eye(K, dtype=torch.float64), torch.zeros(K, dtype=torch.float64)]
+    for options in itertools.product(range(K + 1), repeat=T):
+        for stops in itertools.product((0.0, 1.0), repeat=T - 1):
+            b = torch.tensor([1.0, *stops], dtype=torch.float64)
+            value = torch.cat([b.unsqueeze(-1), torch.stack([rows[k] for k in options])], -1)
+            probability = float(path.log_prob(value).exp())
+            frequencies[(options, stops)] = probability
+            total += probability
+    assert total == pytest.approx(1, abs=1e-9)
+    drawn = path.sample((20_000,))
+    stays_away = float((drawn[:, -1, 1:].sum(-1) == 0).double().mean())
+    expected = sum(p for (options, _), p in frequencies.items() if options[-1] == K)
+    assert stays_away == pytest.approx(expected, abs=0.012)
+    assert (path.normalized().sample((500,))[..., 1:].sum(-1) == 1).all()
