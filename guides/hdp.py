@@ -84,7 +84,7 @@ class GrowableHDP(Growable, PyroModule):
     def forward(self) -> Tensor:
         beta, rows = self._sticks()
         beta = log_stick_breaking(pyro.sample("sticks", beta.to_event(1)))
-        return torch.cat([beta.unsqueeze(0), log_stick_breaking(pyro.sample("row_sticks", rows.to_event(2)))])
+        return torch.cat([beta.unsqueeze(-2), log_stick_breaking(pyro.sample("row_sticks", rows.to_event(2)))], -2)
 
     def rearranged(self, keep):
         weights, found = torch.exp(self.mean_log_weights()), {}

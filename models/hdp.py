@@ -46,19 +46,19 @@ class HDP(PyroModule):
             self.log_stickiness = nn.Parameter(torch.tensor(float(stickiness)).log())
 
     def row_prior(self, sticks: Tensor) -> LogitBeta:
-        """The prior of the sticks of all rows, batch shape ``(R, K)``, given those of β ``(K,)``, all as logits."""
-        K = len(sticks)
-        shape = (K if self.num_rows is None else self.num_rows, K)
+        """The prior of the sticks of all rows, ``(..., R, K)``, given those of β, ``(..., K)``, all as logits."""
+        K = sticks.shape[-1]
+        shape = sticks.shape[:-1] + (K if self.num_rows is None else self.num_rows, K)
         alpha = torch.exp(self.log_alpha)
-        here = (alpha * torch.exp(log_stick_breaking(sticks))).expand(shape)
-        after = (alpha * torch.exp(torch.cumsum(logsigmoid(-sticks), -1))).expand(shape)
+        here = (alpha * torch.exp(log_stick_breaking(sticks))).unsqueeze(-2).expand(shape)
+        after = (alpha * torch.exp(torch.cumsum(logsigmoid(-sticks), -1))).unsqueeze(-2).expand(shape)
         if hasattr(self, "log_stickiness"):
             own = torch.exp(self.log_stickiness) * torch.ones_like(here)
             here, after = here + own.tril().triu(), after + own.tril(-1)
         return LogitBeta(here.clamp(min=_LEAST), after.clamp(min=_LEAST))
 
     def forward(self, num_components: int) -> Tensor:
-        """Samples all sticks and returns log β and the log π below it, ``(1 + R, K)``."""
+        """Samples all sticks and returns log β and the log π below it, ``(..., 1 + R, K)``."""
         sticks = pyro.sample("sticks", gem_sticks(torch.exp(self.log_gamma), num_components))
         rows = pyro.sample("row_sticks", self.row_prior(sticks).to_event(2))
-        return torch.cat([log_stick_breaking(sticks).unsqueeze(0), log_stick_breaking(rows)])
+        return torch.cat([log_stick_breaking(sticks).unsqueeze(-2), log_stick_breaking(rows)], -2)

@@ -30,30 +30,29 @@ class TransitionPath(OptionPath):
 
     Sums over paths cost :math:`O(TK^2)`, as one matrix product per step for all episodes.
 
-    :param log_weights: log π, ``(1 + K, K)``: the first row is for the first option, the others follow each option
+    :param log_weights: log π, ``(..., 1 + K, K)``: the first row is for the first option, the others follow each option
     :param termination_logits: logit ψ_k(s_t), shape ``(..., T, K)``; entry ``t = 0`` is not used
     :param mask: unpadded steps, shape ``(..., T)``; all of them by default
     """
 
     def __init__(self, log_weights, termination_logits, mask=None, validate_args=None):
         K = termination_logits.shape[-1]
-        check(log_weights.shape == (K + 1, K), f"log_weights of shape {(K + 1, K)}", tuple(log_weights.shape))
-        super().__init__(log_weights[0], termination_logits, mask)
-        self.log_rows = log_weights[1:]
+        fits = log_weights.shape[-2:] == (K + 1, K)
+        check(fits, f"log_weights of shape {(K + 1, K)}", tuple(log_weights.shape))
+        super().__init__(log_weights[..., 0, :], termination_logits, mask)
+        self.log_rows = log_weights[..., 1:, :]
 
     def _weights(self) -> Tensor:
-        return torch.cat([self.log_weights.unsqueeze(0), self.log_rows])
+        return torch.cat([self.log_weights.unsqueeze(-2), self.log_rows], -2)
 
     def expand(self, batch_shape, _instance=None):
-        shape = torch.Size(batch_shape)
-        if shape == self.batch_shape:
-            return self
-        logits = self.termination_logits.expand(shape + self.termination_logits.shape[-2:])
-        mask = None if self.step_mask is None else self.step_mask.expand(shape + self.step_mask.shape[-1:])
-        return TransitionPath(self._weights(), logits, mask)
+        new = super().expand(batch_shape)
+        if new is not self:
+            new.log_rows = self.log_rows.expand(new.batch_shape + self.log_rows.shape[-2:])
+        return new
 
     def reweighted(self, log_weights: Tensor) -> "TransitionPath":
-        """The same distribution with other weights ``(1 + K, K)``."""
+        """The same distribution with other weights ``(..., 1 + K, K)``."""
         return TransitionPath(log_weights, self.termination_logits, self.step_mask)
 
     def _chain(self, emission: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -96,12 +95,15 @@ class TransitionPath(OptionPath):
                 logits = torch.where(self.step_mask.unsqueeze(-1), logits, torch.full_like(logits, -torch.inf))
             logits = pad(logits, (0, 1), value=NEVER)  # an option not yet created, the last, never terminates
             log_first, log_rows = with_unassigned(self.log_weights), pad(with_unassigned(self.log_rows), (0, 0, 0, 1))
-            option = _draw(log_first.expand(logits.shape[:-2] + (K + 1,)))
+            shape = logits.shape[:-2]
+            log_rows = log_rows.expand(shape + log_rows.shape[-2:])
+            option = _draw(log_first.expand(shape + (K + 1,)))
             options, terminations = [option], [torch.ones_like(option)]
             for t in range(1, T):
                 stop = torch.sigmoid(logits[..., t, :].gather(-1, option.unsqueeze(-1)).squeeze(-1))
                 stop = stop > torch.rand_like(stop)
-                option = torch.where(stop, _draw(log_rows[option]), option)
+                own = option[..., None, None].expand(shape + (1, K + 1))
+                option = torch.where(stop, _draw(log_rows.gather(-2, own).squeeze(-2)), option)
                 options.append(option)
                 terminations.append(stop.to(option.dtype))
             path = encode_path(torch.stack(options, -1), torch.stack(terminations, -1), K + 1)[..., :-1]
@@ -117,8 +119,9 @@ class TransitionPath(OptionPath):
         logits = self.termination_logits[..., 1:, :]
         if self.step_mask is not None:  # masking the result alone would let a NaN in the padding into the gradients
             logits = torch.where(self.step_mask[..., 1:, None], logits, torch.zeros_like(logits))
-        arrive = log_mix(h[..., 1:, None, :], self.log_rows)  # (..., T - 1, K): from each option
-        arrive = torch.where(unborn[..., 1:, None], with_unassigned(self.log_rows)[..., -1], arrive)
+        arrive = log_mix(h[..., 1:, None, :], self.log_rows.unsqueeze(-3))  # (..., T - 1, K): from each option
+        left = with_unassigned(self.log_rows)[..., -1].unsqueeze(-2)
+        arrive = torch.where(unborn[..., 1:, None], left, arrive)
         log_move = log_mix(h[..., :-1, :], logsigmoid(logits) + arrive)
         log_stay = torch.where(unborn[..., :-1], 0.0, log_mix(h[..., :-1, :], logsigmoid(-logits)))
         overlap = torch.minimum(h[..., 1:, :], h[..., :-1, :]).sum(-1)  # 1 - |h_t - h_{t-1}|_1 / 2
@@ -126,8 +129,8 @@ class TransitionPath(OptionPath):
         later = torch.logaddexp(
             safe_log(b[..., 1:]) + log_move, safe_log(1 - b[..., 1:]) + log_stay + safe_log(overlap)
         )
-        log_first = log_mix(h[..., :1, :], self.log_weights)
-        log_first = torch.where(unborn[..., :1], with_unassigned(self.log_weights)[..., -1], log_first)
+        log_first = log_mix(h[..., :1, :], self.log_weights.unsqueeze(-2))
+        log_first = torch.where(unborn[..., :1], with_unassigned(self.log_weights)[..., -1:], log_first)
         first = safe_log(b[..., :1]) + log_first
         return self._masked(torch.cat([first, later], -1)).sum(-1)
 

@@ -15,6 +15,7 @@ from pyro_options.guides import (
     Exact,
     GammaConcentration,
     GrowableGEM,
+    GrowableHDP,
     MixtureWeights,
     Relaxed,
     RelaxedSegments,
@@ -25,7 +26,7 @@ from pyro_options.guides import (
 from pyro_options.handlers import collapse, entropy_bonus
 from pyro_options.kernels.registry import KERNELS
 from pyro_options.mixtures import GaussianComponents
-from pyro_options.models import GEM, CompILE, DPMixture, OptionHMM, StateOptionHMM
+from pyro_options.models import GEM, HDP, CompILE, DPMixture, OptionHMM, StateOptionHMM, StickyOptionHMM
 from pyro_options.options import CategoricalPolicy, PathEncoder, Termination
 from pyro_options.segments import SegmentEncoder
 
@@ -58,6 +59,10 @@ def unsure_of_alpha():
     return options(GEM(alpha_prior=(2.0, 2.0))), Exact(weights)
 
 
+def sticky():
+    return StickyOptionHMM(CategoricalPolicy(3, K, 4), Termination(3, K), HDP(stickiness=1.0))
+
+
 ROWS = torch.randn(4, 2, generator=torch.Generator().manual_seed(0))
 
 # name -> model and guide; latents that the guide does not sample are summed out
@@ -76,6 +81,7 @@ PAIRS = {
     "segments": lambda: (segments(), relaxed_segments()),
     "segments, no sticks": lambda: (segments("uniform"), relaxed_segments("uniform")),
     "segments, exact": lambda: (segments(), exact()),
+    "sticky": lambda: (sticky(), Exact(GrowableHDP(K))),
     "mixture": lambda: (DPMixture(GaussianComponents(ROWS, K)), MixtureWeights(GrowableGEM(K))),
 }
 names = pytest.mark.parametrize("name", PAIRS)
