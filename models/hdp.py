@@ -16,7 +16,7 @@ class HDP(PyroModule):
     r"""Weights β with a stick-breaking prior, and R weight vectors around them; sticky if each belongs to a component.
 
     .. math:: \beta\sim\mathrm{GEM}(\gamma), \qquad
-        \pi_j\sim\mathrm{DP}\Big(\alpha+\kappa, \frac{\alpha\beta+\kappa\delta_j}{\alpha+\kappa}\Big)
+        \pi_j\sim\mathrm{DP}\left(\alpha+\kappa, \frac{\alpha\beta+\kappa\delta_j}{\alpha+\kappa}\right)
 
     or, stick by stick, :math:`v_{jk}\sim\mathrm{Beta}(\alpha\beta_k+\kappa\delta_{jk},
     \alpha\sum_{l>k}\beta_l+\kappa\sum_{l>k}\delta_{jl})`. γ, α and κ are learned.

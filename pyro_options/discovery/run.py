@@ -33,7 +33,7 @@ from .trust import ONE_POLICY, ONE_POLICY_RATE, OTHER_SHARE, OTHER_STARTS, Judge
 logger = logging.getLogger(__name__)
 
 #: share of the epochs for which every restart is trained, before the best one continues
-BEGINNING = 0.18
+BEGINNING = 0.2
 
 #: restarts of the default method
 RESTARTS = 4

@@ -20,10 +20,10 @@ from .capacity import AUTO, SCALES, WIDTHS, Capacity
 logger = logging.getLogger(__name__)
 
 #: share of the epochs for which each width is trained
-WIDTH_SHARE = 0.12
+WIDTH_SHARE = 0.2
 
 #: share of the epochs for which each scale is trained, from where the chosen width is
-SCALE_SHARE = 0.06
+SCALE_SHARE = 0.05
 
 #: fewest epochs of a training that is searched: shorter trainings show too little, and take the simplest candidate
 MIN_EPOCHS = 10

@@ -2,7 +2,7 @@ from .actions import CategoricalActions, GaussianActions, OptionActions
 from .autoregressive_path import AutoregressivePath, RelaxedAutoregressivePath, StraightThroughPath
 from .encoder import PathEncoder, StepEncoder
 from .evidence import EvidenceModel, PathEvidence
-from .families import ActionFamily, ActionLayout, CategoricalFamily, GaussianFamily
+from .families import ActionLayout, CategoricalFamily, GaussianFamily
 from .message_encoder import MessageEncoder
 from .mixed_actions import MixedActions
 from .path import MarginalActions, OptionPath, PathPosterior, StepAveragedActions, encode_path
@@ -15,7 +15,6 @@ from .tilted_path import TiltedPath
 from .transition_path import TransitionPath
 
 __all__ = [
-    "ActionFamily",
     "ActionLayout",
     "AutoregressivePath",
     "CategoricalActions",

@@ -38,6 +38,7 @@ def test_the_search_finds_the_network_that_the_data_ask_for():
     assert made["method"]["hidden"] in ([64], [64, 64])
     assert len(made["capacity"]) == len(WIDTHS) + len(SCALES)
     linear = synthetic_options(1, 120, (20, 40), num_actions=4, seed=1).trajectories
+    del told["learning_rate"], told["epochs"]  # the defaults
     assert discover(linear, **told).metadata["method"]["hidden"] == []
 
 
