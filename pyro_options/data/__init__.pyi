@@ -4,12 +4,14 @@ from .integers import Integers, integer_sequences
 from .minari import from_minari, to_minari
 from .npz import from_npz
 from .saved_policies import load_policy
+from .stored_episodes import StoredEpisodes
 from .synthetic import Synthetic, synthetic_options
 from .trajectories import Trajectories
 
 __all__ = [
     "Integers",
     "Rollouts",
+    "StoredEpisodes",
     "Synthetic",
     "Trajectories",
     "collect",

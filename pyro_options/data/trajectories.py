@@ -3,26 +3,24 @@
 import math
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.nn.functional import one_hot
 
-from pyro_options.errors import InputError, check, check_count
+from pyro_options.errors import check, check_count
 
-from .batching import bucketed
-from .bits import unpack_bits
 from .ingestion import as_integers, episode_arrays, flat_store, integers, is_ragged, padded_store, validation_rows
 from .steps import FlatSteps, PaddedSteps, Steps
+from .stored_episodes import StoredEpisodes
 from .trajectory_file import read_trajectories, write_trajectories
 from .validation import (
     as_tensor,
+    checked_names,
     is_mapped,
     validate_actions,
     validate_bounds,
@@ -31,10 +29,6 @@ from .validation import (
     validate_states,
 )
 
-_FIELDS = ("state_steps", "action_steps", "num_actions", "population", "dataset_size", "packed", "action_bounds")
-_TOGETHER = 2**16  # padded steps to evaluate at a time
-_NUMBERS = 2**22  # numbers of the states of those steps, if ragged
-
 
 def _counts(num_actions: int | Sequence[int] | None) -> int | tuple[int, ...] | None:
     """Numbers of actions: one, or a tuple of those of each dimension."""
@@ -42,7 +36,7 @@ def _counts(num_actions: int | Sequence[int] | None) -> int | tuple[int, ...] | 
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
-class Trajectories:
+class Trajectories(StoredEpisodes):
     """N episodes of at most T steps: states and actions, and the length of each episode.
 
     ``states``, ``actions`` and ``mask`` are padded to T steps. If that would more than double their size, they are
@@ -67,14 +61,6 @@ class Trajectories:
     :param validate: check every value; turned off for views of data that were checked already
     :param copy: copy the arrays; pass ``False`` for arrays that will not be modified, to save memory
     """
-
-    state_steps: Steps  # values (D,), or (B,) if packed
-    action_steps: Steps | None
-    num_actions: int | tuple[int, ...] | None
-    population: int
-    dataset_size: int  # episodes in the data set that these are a minibatch of
-    packed: bool
-    action_bounds: Tensor | None
 
     def __init__(
         self,
@@ -109,21 +95,6 @@ class Trajectories:
             self._validate()
         self._count_actions()
 
-    def _set(
-        self,
-        state_steps: Steps,
-        action_steps: Steps | None,
-        num_actions: int | tuple[int, ...] | None = None,
-        population: int | None = None,
-        packed: bool = False,
-        dataset_size: int | None = None,
-        action_bounds: Tensor | None = None,
-    ) -> None:
-        population = len(state_steps) if population is None else population
-        values = state_steps, action_steps, num_actions, population, dataset_size or population, packed, action_bounds
-        for name, value in zip(_FIELDS, values):
-            object.__setattr__(self, name, value)
-
     def _validate(self) -> None:
         """Checks every value, flat ones in chunks."""
         check_count(self.population, "population")
@@ -142,12 +113,6 @@ class Trajectories:
         if self.num_actions is None and self.action_steps is not None and self.discrete:
             highest = torch.stack([part.amax(0) for part in self.action_steps.chunks()]).amax(0)
             object.__setattr__(self, "num_actions", _counts((highest + 1).tolist()))
-
-    def _replace(self, **changes) -> "Trajectories":
-        """The same data with some fields replaced, not validated again."""
-        new = object.__new__(Trajectories)
-        new._set(**({name: getattr(self, name) for name in _FIELDS} | changes))
-        return new
 
     @classmethod
     def from_episodes(
@@ -229,103 +194,36 @@ class Trajectories:
         """
         return read_trajectories(path, cls, max_bytes)
 
-    @property
-    def lengths(self) -> Tensor:
-        """Number of steps of each episode, ``(N,)``."""
-        return self.state_steps.lengths
-
-    @property
-    def stored(self) -> Tensor:
-        """States as they are stored, padded, ``(N, T, D)``, or ``(N, T, B)`` if packed."""
-        return self.state_steps.padded()
-
-    @property
-    def states(self) -> Tensor:
-        """Floating-point states ``(N, T, D)``; bytes are converted on every access."""
-        return self._floats(self.stored)
-
-    @property
-    def actions(self) -> Tensor | None:
-        """Actions ``(N, T)`` or ``(N, T, A)``, ``None`` if there are none."""
-        return None if self.action_steps is None else self.action_steps.padded()
-
-    def _floats(self, stored: Tensor) -> Tensor:
-        """Stored values of states as floating-point numbers."""
-        if self.packed:
-            return unpack_bits(stored)
-        return stored if stored.is_floating_point() else stored.to(torch.get_default_dtype())
-
-    def state_chunks(self) -> Iterator[Tensor]:
-        """Floating-point states of all steps in order, ``(steps, D)`` in parts of limited size."""
-        return map(self._floats, self.state_steps.chunks())
-
-    @property
-    def discrete(self) -> bool:
-        """Whether actions are integers: one a step, or several."""
-        return self.num_actions is not None if self.action_steps is None else not self._action_type.is_floating_point
-
-    @property
-    def _action_type(self) -> torch.dtype:
-        return self.given_actions().dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the tensors."""
-        return self.state_steps.device
-
-    @property
-    def mask(self) -> Tensor:
-        """True where a step is not padding, ``(N, T)``."""
-        return self.state_steps.mask
-
-    @property
-    def num_steps(self) -> int:
-        """Total number of steps, without padding."""
-        return int(self.lengths.sum())
-
-    @property
-    def state_dim(self) -> int:
-        """Size of a state D; number of bits if packed."""
-        return self.state_steps.shape[-1] * (8 if self.packed else 1)
-
-    @property
-    def action_dim(self) -> int:
-        """Size of an encoded action A: number of discrete actions, or dimensions of a continuous action."""
-        if self.num_actions is not None:
-            return sum(self.num_actions) if isinstance(self.num_actions, tuple) else self.num_actions
-        return self.given_actions().shape[-1]
-
-    def given_actions(self) -> Steps:
-        """The store of the actions; an error if there are none."""
-        if self.action_steps is None:
-            raise InputError("Expected demonstrations with actions but got none. Use them before without_actions().")
-        return self.action_steps
-
-    def encode(self, actions: Tensor) -> Tensor:
-        """Actions of these episodes ``(…)`` or ``(…, A)``, one-hot if discrete (several side by side), ``(…, A)``."""
-        if isinstance(self.num_actions, tuple):
-            actions = torch.cat([one_hot(actions[..., d], n) for d, n in enumerate(self.num_actions)], -1)
-        elif self.num_actions is not None:
-            actions = one_hot(actions, self.num_actions)
-        plain = self.state_steps.dtype.is_floating_point
-        return actions.to(self.state_steps.dtype if plain else torch.get_default_dtype())
-
-    def encoded_actions(self) -> Tensor:
-        """Actions, one-hot if discrete (side by side if several), ``(N, T, A)``."""
-        return self.encode(self.given_actions().padded())
-
-    def steps(self) -> Tensor:
-        """States and encoded actions side by side, ``(N, T, D + A)``."""
-        return torch.cat([self.states, self.encoded_actions()], -1)
-
     def unpack(self) -> "Trajectories":
         """The same episodes with floating-point states."""
         if not self.packed and self.state_steps.dtype.is_floating_point:
             return self
-        return self._replace(state_steps=self.state_steps.map(self._floats), packed=False)
+        bits = self.packed and self.state_names is not None
+        names = tuple(f"{name} bit {7 - b}" for name in self.state_names or () for b in range(8))
+        changes = {"state_names": names} if bits else {}
+        return self._replace(state_steps=self.state_steps.map(self._floats), packed=False, **changes)
 
-    def __len__(self) -> int:
-        return len(self.state_steps)
+    def with_names(
+        self, state_names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
+    ) -> "Trajectories":
+        """The same episodes with names, which selections, files and the skills discovered in them keep.
+
+        >>> Trajectories(torch.zeros(1, 2, 2), [[0, 1]]).with_names(["x", "y"], ["left", "right"]).action_names
+        ('left', 'right')
+
+        :param state_names: of the entries of a state, of its bytes if packed; ``None`` keeps those that there are
+        :param action_names: of discrete actions, or of the dimensions of other actions; ``None`` keeps them
+        """
+        names = {"state_names": self.state_names, "action_names": self.action_names}
+        if state_names is not None:
+            names["state_names"] = checked_names(state_names, self.state_steps.shape[-1], "entry of a state")
+        if action_names is not None:
+            single = isinstance(self.num_actions, int)
+            count = self.num_actions if single else self.given_actions().shape[-1]
+            names["action_names"] = checked_names(
+                action_names, count, "discrete action" if single else "action dimension"
+            )
+        return self._replace(**names)
 
     def __getitem__(self, index) -> "Trajectories":
         """The episodes at ``index`` (an integer, slice, list or tensor), as a minibatch of these.
@@ -341,11 +239,6 @@ class Trajectories:
     def alone(self) -> "Trajectories":
         """The same episodes as a data set of their own, not a minibatch: ``population`` is their number."""
         return self._replace(population=None, dataset_size=None)
-
-    def _stores(self, change: Callable[[Steps], Steps], **changes: Any) -> "Trajectories":
-        """The same data with ``change`` of both stores."""
-        actions = None if self.action_steps is None else change(self.action_steps)
-        return self._replace(state_steps=change(self.state_steps), action_steps=actions, **changes)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Trajectories":
         """The same episodes on another device, or with floating-point states and actions of another type."""
@@ -369,41 +262,6 @@ class Trajectories:
         check(0 < held < len(self), f"a fraction that leaves episodes on both sides of {len(self)}", fraction)
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).to(self.device)
         return self[order[held:]].alone(), self[order[:held]].alone()
-
-    @property
-    def ragged(self) -> bool:
-        """Whether episodes differ so much in length that batches are made of similar ones."""
-        return is_ragged(self.lengths, self.state_steps.width) and not isinstance(self.state_steps, PaddedSteps)
-
-    @property
-    def typical_length(self) -> int:
-        """Padded steps of an episode in a batch: T, or about the mean length if episodes are ragged."""
-        return math.ceil(self.num_steps / len(self)) if self.ragged else self.state_steps.width
-
-    def rows_together(self, num_steps: int = _TOGETHER) -> int:
-        """Number of episodes, at least one, with about ``num_steps`` padded steps: bounds the memory of a batch."""
-        return max(1, num_steps // self.typical_length)
-
-    def _groups(self, size: int, generator: torch.Generator | None = None, max_steps: float = math.inf) -> list[Tensor]:
-        """Indices of the episodes of each batch."""
-        check_count(size, "a batch size")
-        if self.ragged:
-            steps = math.ceil(size * self.num_steps / len(self))
-            return bucketed(self.lengths.cpu(), int(min(steps, max_steps)), generator)
-        order = torch.arange(len(self)) if generator is None else torch.randperm(len(self), generator=generator)
-        return list(order.split(size))
-
-    def num_batches(self, size: int) -> int:
-        """Number of :meth:`minibatches` of this size."""
-        return len(self._groups(size)) if self.ragged else math.ceil(len(self) / size)
-
-    def groups(self, size: int | None = None) -> list[Tensor]:
-        """Indices of the episodes of each batch of an evaluation, in order, or by length if ragged.
-
-        :param size: see :meth:`rows_together`; by default all episodes, or as many as fit into memory if ragged
-        """
-        max_steps = min(_TOGETHER, _NUMBERS // self.state_dim)
-        return self._groups(len(self) if size is None else size, max_steps=max_steps)
 
     def batch(self, index: Tensor, device: torch.device | str | None = None) -> "Trajectories":
         """The episodes at ``index``, padded and with floating-point states.
@@ -435,27 +293,3 @@ class Trajectories:
         for index in groups:
             population = len(groups) * len(index) if ragged else len(self)
             yield self.batch(index, device)._replace(population=population, dataset_size=len(self))
-
-    def checksum_fields(self) -> dict[str, Any]:
-        """All fields, those of arrays as tensors or as iterators over parts of them."""
-        stores = {"stored": self.state_steps, "actions": self.action_steps}
-        arrays = {
-            name: steps.padded() if isinstance(steps, PaddedSteps) else steps and steps.chunks()
-            for name, steps in stores.items()
-        }
-        rest = {"num_actions": self.num_actions, "population": self.population, "packed": self.packed}
-        bounds = {} if self.action_bounds is None else {"action_bounds": self.action_bounds}
-        return arrays | {"lengths": self.lengths} | rest | bounds
-
-    def __repr__(self) -> str:
-        counts = self.num_actions
-        number = " × ".join(map(str, counts)) if isinstance(counts, tuple) else counts
-        kind = "no actions" if self.action_steps is None else f"{number} discrete actions"
-        if self.action_steps is not None and not self.discrete:
-            kind = f"{self.action_steps.shape[-1]} continuous action dimensions"
-        shortest, longest = int(self.lengths.min()), int(self.lengths.max())
-        lengths = f"{longest} steps" if shortest == longest else f"{shortest} to {longest} steps"
-        states = f"{self.state_dim} packed bits" if self.packed else f"{self.state_dim} × {self.state_steps.dtype}"
-        whole = self.dataset_size == len(self)
-        episodes = str(len(self)) if whole else f"minibatch of {len(self)} out of {self.dataset_size}"
-        return f"Trajectories({episodes} episodes of {lengths}, states {states}, {kind})"

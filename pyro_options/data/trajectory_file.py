@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _FORMAT = "pyro_options.Trajectories/1"  # padded arrays
 _FLAT_FORMAT = "pyro_options.Trajectories/2"  # flat arrays
+_NAMES = ("state_names", "action_names")  # in a file where they are known
 _HEADER = ("format", "packed", "acts", "num_actions")
 
 
@@ -39,6 +40,7 @@ def write_trajectories(path: str | os.PathLike, data: "Trajectories") -> None:
         "acts": np.array(data.action_steps is not None),
         "num_actions": np.array(-1 if data.num_actions is None else data.num_actions),
     }
+    header |= {name: np.array(value) for name in _NAMES if (value := getattr(data, name)) is not None}
     write_archive(path, header | {name: value.detach().cpu().numpy() for name, value in arrays.items()})
 
 
@@ -49,10 +51,10 @@ def read_trajectories(path: str | os.PathLike, kind: type["Trajectories"], max_b
         form, packed, acts, num_actions = (header[name].tolist() for name in _HEADER)
         known = form in (_FORMAT, _FLAT_FORMAT)
         check(known, f"the format {_FORMAT!r}", repr(form), "Read other npz files with from_npz.")
-        bounded = "action_bounds" in array_names(path)
-        names = ["states", "lengths"] + ["actions"] * bool(acts) + ["action_bounds"] * bounded
+        known_too = [name for name in ("action_bounds", *_NAMES) if name in array_names(path)]
+        names = ["states", "lengths"] + ["actions"] * bool(acts) + known_too
         arrays = read_archive(path, names, max_bytes=max_bytes)
-        return (kind if form == _FORMAT else kind.from_flat)(
+        data = (kind if form == _FORMAT else kind.from_flat)(
             arrays["states"],
             arrays.get("actions"),
             arrays["lengths"],
@@ -61,5 +63,6 @@ def read_trajectories(path: str | os.PathLike, kind: type["Trajectories"], max_b
             copy=False,
             action_bounds=arrays.get("action_bounds"),
         )
+        return data.with_names(*(arrays[name].tolist() if name in arrays else None for name in _NAMES))
     except (TypeError, ValueError) as error:
         raise naming(path, error) from error

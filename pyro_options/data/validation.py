@@ -49,6 +49,14 @@ def as_tensor(values: Any, name: str, copy: bool = False, padded: bool = True) -
         ) from error
 
 
+def checked_names(names: Any, count: Any, of: str) -> tuple[str, ...]:
+    """``names`` as a tuple of strings, one for each of ``count`` things; errors call such a thing ``of``."""
+    listed = not isinstance(names, str) and hasattr(names, "__len__")
+    check(listed and len(names) == count, f"one name for each {of} ({count})", repr(names))
+    check(all(isinstance(name, str) for name in names), f"a string as the name of each {of}", repr(names))
+    return tuple(map(str, names))
+
+
 def exact_floats(values: np.ndarray, episode: int, fix: str) -> np.ndarray:
     """Converts integers to float32, and raises if that is not exact; other types are returned unchanged."""
     if values.dtype.kind not in "biu":

@@ -127,7 +127,8 @@ def discover(
     :param trust: also measure how far the result can be trusted, see :class:`~pyro_options.skills.Trust`: trains single
         policies for comparison, and, if K is open, two shorter runs from other starts. Warnings are issued as
         :class:`~pyro_options.errors.DiscoveryWarning`. Trainings of fewer than 10 epochs are not measured
-    :param action_names: names of discrete actions, for tables and figures
+    :param action_names: names of discrete actions, or of the dimensions of other actions, for tables and figures; by
+        default those of the trajectories
     :param train: all other training settings; the arguments above override it
     :param checkpoint: file to save the training in, every minute and on Ctrl-C
     :param resume: resume from that file if it exists; the result is the same as without the interruption
@@ -141,8 +142,8 @@ def discover(
     own = {*signature(discover).parameters, *signature(MethodConfig).parameters, *GROWTH_FIELDS}
     for name in config:
         choice(name, "every setting", own)
-    named = action_names is None or (trajectories.discrete and len(action_names) == trajectories.num_actions)
-    check(named, "one name for each discrete action", action_names)
+    trajectories = trajectories.with_names(action_names=action_names)
+    action_names = trajectories.action_names
     data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
     config, preset_train = with_preset(preset, data, method, config)
     train = preset_train if train is None else train
@@ -217,6 +218,8 @@ def discover(
         "options_in_use": options_in_use(trainer, data, others=others).to_dict(),
         "seconds": history.seconds,
     }
+    if trajectories.state_names is not None:
+        skills.metadata["state_names"] = list(trajectories.state_names)
     if measures:
         judged = _judged(trainer, skills, data, test)
         other_skills = [_skills_of(one, data) for one in others]

@@ -143,7 +143,11 @@ class ActionLayout:
         choices = [one_hot(index[..., i], len(values)) for i, values in enumerate(self.values.values())]
         return torch.cat([part.to(like.dtype) for part in (actions[..., self.real], *choices)], -1)
 
-    def column_names(self) -> list[str]:
-        """A label for each column of :meth:`encode`."""
-        choices = [f"dimension {d} = {value:g}" for d, values in self.values.items() for value in values]
-        return [f"dimension {d}" for d in self.real] + choices
+    def column_names(self, names: Sequence[str] | None = None) -> list[str]:
+        """A label for each column of :meth:`encode`.
+
+        :param names: of the dimensions
+        """
+        names = [f"dimension {d}" for d in range(self.action_dim)] if names is None else names
+        choices = [f"{names[d]} = {value:g}" for d, values in self.values.items() for value in values]
+        return [names[d] for d in self.real] + choices

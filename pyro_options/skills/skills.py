@@ -54,7 +54,7 @@ class Skills:
     :param log_rows: log probabilities of the next option after each option, ``(K, K)``; η is then for the first option
     :param max_duration: steps after which an option must end, ``None`` for no limit
     :param summary: statistics on the demonstrations that the skills were trained on
-    :param action_names: names of discrete actions, for tables and figures
+    :param action_names: names of discrete actions, or of the dimensions of other actions, for tables and figures
     :param metadata: how the skills were made; JSON values
     """
 
@@ -96,11 +96,9 @@ class Skills:
             check(bool(log_rows.isfinite().all()), "finite log_rows", "others")
         self.log_rows = log_rows
         self.state_weights = None if state_weights is None else _frozen(state_weights)
-        check(
-            action_names is None or (self.discrete and len(action_names) == self.num_actions),
-            "one name for each discrete action",
-            action_names,
-        )
+        each = "discrete action" if self.discrete else "action dimension"
+        named = action_names is None or len(action_names) == self.action_dim
+        check(named, f"one name for each {each}", action_names)
         self._initial_logit = termination.initial_logit
         self.action_names = None if action_names is None else tuple(action_names)
         self.metadata = copy.deepcopy(metadata or {})
@@ -134,7 +132,7 @@ class Skills:
     def action_columns(self) -> list[str]:
         """A label for each column of ``summary.actions``."""
         if isinstance(self.policy, MixedPolicy):
-            return self.policy.layout.column_names()
+            return self.policy.layout.column_names(self.action_names)
         kind = "action" if self.discrete else "dimension"
         return list(self.action_names or (f"{kind} {a}" for a in range(self.action_dim)))
 
@@ -303,6 +301,12 @@ class Skills:
         if self.summary is None:
             return [f"option {k}" for k in range(self.num_options)]
         return option_names(self.summary, self.discrete, self.action_names)
+
+    @property
+    def state_names(self) -> tuple[str, ...] | None:
+        """Names of the entries of a state (bytes if packed) in the demonstrations, ``None`` if they had none."""
+        found = self.metadata.get("state_names")
+        return None if found is None else tuple(found)
 
     @property
     def used_options(self) -> int:

@@ -82,20 +82,20 @@ def _mean(row: Tensor) -> str:
     return "mean " + " ".join(f"{value:+.2f}" for value in row.tolist())
 
 
-def _mixed(row: Tensor, layout: ActionLayout) -> str:
+def _mixed(row: Tensor, layout: ActionLayout, names: Sequence[str] | None) -> str:
     """The mean of the Gaussian dimensions, then the most frequent value of each of the others."""
     real, *shares = row.split(layout.sizes)
     parts = [_mean(real)] if layout.real else []
     for (d, values), share in zip(layout.values.items(), shares):
         best = int(share.argmax())
-        parts.append(f"[{d}] {values[best]:g} {100 * float(share[best]):.0f}%")
+        parts.append(f"{names[d] if names else f'[{d}]'} {values[best]:g} {100 * float(share[best]):.0f}%")
     return ", ".join(parts)
 
 
 def _actions(row: Tensor, discrete: bool, names: Sequence[str] | None, layout: ActionLayout | None) -> str:
     """The three most frequent actions, or the mean of continuous ones."""
     if layout is not None:
-        return _mixed(row, layout)
+        return _mixed(row, layout, names)
     if not discrete:
         return _mean(row)
     best = [int(a) for a in row.argsort(descending=True)[:3] if row[a] >= 0.05]

@@ -39,6 +39,13 @@ def test_round_trip_is_exact(kind, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
 
 
+def test_names_are_saved(tmp_path):
+    names = ("größe", "y", "z"), ("up", "down", "left", "right")
+    make_episodes().with_names(*names).save(tmp_path / "data.npz")
+    again = Trajectories.load(tmp_path / "data.npz")
+    assert (again.state_names, again.action_names) == names
+
+
 def test_a_failed_save_leaves_the_old_file(saved, monkeypatch):
     before = saved.read_bytes()
 

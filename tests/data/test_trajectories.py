@@ -3,10 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from support.episodes import assert_same_trajectories, make_episodes
+from support.episodes import (
+    assert_same_trajectories,
+    make_continuous_episodes,
+    make_episodes,
+    make_packed_episodes,
+)
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories, pack_bits, unpack_bits
+from pyro_options.errors import InputError
 
 
 def make_packed(num_episodes=5, num_steps=4, num_bytes=3):
@@ -253,3 +259,41 @@ def test_known_bounds_stay_with_the_actions(tmp_path):
         Trajectories(data.states, data.actions, action_bounds=torch.zeros(2, 1))
     with pytest.raises(ValueError, match="bounds of continuous actions alone"):
         Trajectories(data.states, torch.zeros(2, 3).long(), action_bounds=torch.zeros(2, 1))
+
+
+def named_episodes():
+    return make_episodes(6).with_names(["x", "y", "z"], ["up", "down", "left", "right"])
+
+
+@pytest.mark.parametrize(
+    "derive",
+    [
+        lambda data: data[2],
+        lambda data: data[1:4].alone(),
+        lambda data: data.split(0.5)[0],
+        lambda data: data.split(0.5)[1],
+        lambda data: data.to(dtype=torch.float64),
+        lambda data: data.cut(2),
+        lambda data: data.without_actions(),
+        lambda data: next(data.minibatches(2)),
+    ],
+)
+def test_names_survive(derive):
+    data = derive(named_episodes())
+    assert data.state_names == ("x", "y", "z") and data.action_names == ("up", "down", "left", "right")
+
+
+def test_names_of_packed_bytes_become_names_of_bits():
+    data = make_packed_episodes(num_bytes=2).with_names(["low", "high"])
+    assert data.state_names == ("low", "high")
+    assert data.unpack().state_names == tuple(f"{name} bit {b}" for name in ("low", "high") for b in range(7, -1, -1))
+
+
+def test_names_of_action_dimensions():
+    assert make_continuous_episodes().with_names(action_names=["arm", "hand"]).action_names == ("arm", "hand")
+
+
+@pytest.mark.parametrize("names", ["xyz", ["x", "y"], ["x", "y", 3], 7])
+def test_wrong_names_are_refused(names):
+    with pytest.raises(InputError, match=r"name .*each entry of a state"):
+        make_episodes().with_names(names)

@@ -86,6 +86,16 @@ def test_settings_reach_training_and_the_method():
     assert any(name in named.describe() for name in "abcd")
 
 
+def test_names_of_the_trajectories_become_those_of_the_skills(tmp_path):
+    data = make_episodes(16).with_names(["x", "y", "z"], ["a", "b", "c", "d"])
+    skills = discover(data, num_options=2, **QUICK)
+    skills.save(tmp_path / "skills.safetensors")
+    for found in (skills, Skills.load(tmp_path / "skills.safetensors"), skills.used()):
+        assert found.state_names == data.state_names and found.action_names == data.action_names
+    robot = make_continuous_episodes().with_names(action_names=["arm", "hand"])
+    assert discover(robot, num_options=2, **QUICK).action_columns == ["arm", "hand"]
+
+
 def test_packed_states_stay_packed():
     bits = torch.randint(0, 256, (8, 5, 2), dtype=torch.uint8)
     data = Trajectories(bits, torch.randint(0, 3, (8, 5)), num_actions=3, packed=True)

@@ -64,7 +64,7 @@ def write_report(
         function that returns them from an episode's states and actions, such as ``partial(replay_frames, "Breakout")``
     :param title: of the page
     :param figures: name -> further values for the overview, such as the result of a baseline
-    :param state_names: names of the entries of a state, or of the bytes if packed
+    :param state_names: names of the entries of a state, or of the bytes if packed; by default those of the trajectories
     :param max_trajectories: number of episodes to show step by step
     :param max_steps: number of steps to show of each
     :param max_frame_width: wider images are scaled down to this width in pixels
@@ -78,6 +78,7 @@ def write_report(
     names: list[str] = []
     if trajectories is not None and segmentation is not None:
         size = trajectories.state_steps.shape[-1]
+        state_names = trajectories.state_names if state_names is None else state_names
         check(state_names is None or len(state_names) == size, f"{size} names of states", state_names)
         actions = skills.summarize(trajectories, segmentation).actions
         entries, names = content.shown_states(trajectories, state_names, limits)
