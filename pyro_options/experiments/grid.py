@@ -1,38 +1,35 @@
-"""Runs a grid of jobs in local processes; results are saved as they finish, and finished runs are not repeated."""
+"""Runs a grid of jobs; results are saved as they finish, and finished runs are not repeated."""
 
 import json
 import logging
-import multiprocessing
 import os
 import platform
 import shlex
-import signal
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import torch
 from tqdm import tqdm
 
-from pyro_options.errors import check
+from pyro_options.errors import check, check_count, choice
 from pyro_options.persistence.storage import write_json
 
-logger = logging.getLogger(__name__)
+from .backends import BACKENDS, Job, plain
 
-Job = Callable[..., dict[str, Any]]
-Outcome = dict | Exception  # the result, or why the job failed
+logger = logging.getLogger(__name__)
 
 PACKAGES = ("pyro-options", "torch", "pyro-ppl", "numpy", "gymnasium", "ale-py")
 
 
 def run_grid(
-    job: Job, grid: Mapping[str, Mapping[str, Any]], path: Path, processes: int = 1, progress: bool = True
+    job: Job,
+    grid: Mapping[str, Mapping[str, Any]],
+    path: Path,
+    processes: int | None = None,
+    progress: bool = True,
+    backend: str = "local",
 ) -> list[dict]:
     """Runs ``job(**settings)`` for every entry of a grid whose result is not yet in ``path``.
 
@@ -45,12 +42,17 @@ def run_grid(
     :param job: a function that other processes can import; returns JSON values
     :param grid: name of a run -> its settings; run in this order
     :param path: JSON file; runs in it that are not in the grid are kept
-    :param processes: runs at a time; 1 runs in this process
+    :param processes: runs at a time; by default 1, which runs in this process, or as many as a Ray cluster has CPUs
+    :param backend: ``local`` processes, or ``ray``: the cluster that this process is connected to, that of the
+        environment variable ``RAY_ADDRESS``, or one that is started on this machine for the duration of the call. Rows,
+        resumption and failures are the same
     :return: a row for every entry of the grid: ``name``, settings, results, ``processor_seconds``, ``settings`` (names
         of the settings) and ``origin`` (index into the file's list of commands)
     """
-    check(processes >= 1, "processes >= 1", processes)
-    jobs = {name: _plain(settings) for name, settings in grid.items()}
+    choice(backend, "backend", BACKENDS)
+    if processes is not None:
+        check_count(processes, "processes")
+    jobs = {name: plain(settings) for name, settings in grid.items()}
     record = _read(path)
     done = {row["name"]: row for row in record["runs"]}
     for name in jobs.keys() & done.keys():
@@ -61,7 +63,7 @@ def run_grid(
         origin = _origin(record)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tqdm(total=len(todo), disable=not progress, unit="run", dynamic_ncols=True) as bar:
-            for name, outcome in _outcomes(job, todo, min(processes, len(todo))):
+            for name, outcome in BACKENDS[backend](job, todo, processes):
                 bar.set_postfix_str(name)
                 bar.update()
                 if isinstance(outcome, Exception):
@@ -81,11 +83,6 @@ def run_grid(
 def read_runs(path: Path) -> list[dict]:
     """The rows of a file that :func:`run_grid` wrote."""
     return _read(path)["runs"]
-
-
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings after a round trip through JSON, to compare them with those in a file."""
-    return json.loads(json.dumps(dict(settings)))
 
 
 def _check_same_settings(settings: dict, row: dict, path: Path) -> None:
@@ -124,71 +121,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _timed(job: Job, settings: dict) -> dict:
-    start = time.process_time()
-    result = _plain(job(**settings))
-    clash = {key: result[key] for key in result.keys() & settings.keys() if result[key] != settings[key]}
-    check(not clash, "results that do not go by the name of another setting", clash)
-    return result | {"processor_seconds": time.process_time() - start}
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _outcomes(job: Job, todo: dict[str, dict], processes: int) -> Iterator[tuple[str, Outcome]]:
-    """Name and outcome of each job, as they finish."""
-    if processes > 1:
-        yield from _parallel(job, todo, processes)
-        return
-    with _one_thread():
-        for name, settings in todo.items():
-            outcome: Outcome
-            try:
-                outcome = _timed(job, settings)
-            except Exception as error:
-                outcome = error
-            yield name, outcome
-
-
-def _parallel(job: Job, todo: dict[str, dict], processes: int) -> Iterator[tuple[str, Outcome]]:
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_start_worker)
-    try:
-        futures = {pool.submit(_timed, job, settings): name for name, settings in todo.items()}
-        for future in as_completed(futures):
-            error = future.exception()
-            if error is None:
-                yield futures[future], future.result()
-            elif isinstance(error, Exception):
-                yield futures[future], error
-            else:
-                raise error
-    except BaseException:  # Ctrl-C, or the caller closed the generator: do not wait for the remaining runs
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _start_worker() -> None:
-    """Uses one thread, ignores Ctrl-C (the parent handles it), and exits when the parent does, even if it is killed."""
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent) -> None:
-    parent.join()
-    os._exit(1)
