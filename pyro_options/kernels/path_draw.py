@@ -57,10 +57,10 @@ def _rectified(x, grad, at, size):
 
 
 @numba.njit(**LOOPS)
-def draw(first, last, context, noise, flat, sizes, coldness, flags, hidden, logits, soft, path):
-    """Paths of episodes ``first`` to ``last - 1``; ``flags``: b and h coupled, discrete, b_0 drawn too."""
+def draw(first, last, context, noise, flat, coldness, settings, hidden, logits, soft, path):
+    """Paths of episodes ``first`` to ``last - 1``; ``settings``: b and h coupled, discrete, b_0 drawn, sizes."""
     T, width, depth = Index(path.shape[1]), Index(path.shape[2]), Index(hidden.shape[2])
-    coupled, hard, first_drawn = flags[0], flags[1], flags[2]
+    coupled, hard, first_drawn, sizes = settings[0], settings[1], settings[2], settings[3:]
     noisy, value = np.empty(width, flat.dtype), np.empty(width, flat.dtype)
     context, noise, hidden = context.reshape(-1), noise.reshape(-1), hidden.reshape(-1)
     logits, soft, path = logits.reshape(-1), soft.reshape(-1), path.reshape(-1)
@@ -103,12 +103,12 @@ def draw(first, last, context, noise, flat, sizes, coldness, flags, hidden, logi
 
 @numba.njit(**LOOPS)
 def draw_backward(
-    first, last, grad_path, grad_logits, flat, sizes, coldness, flags, hidden, logits, noise, soft, path,
+    first, last, grad_path, grad_logits, flat, coldness, hidden, logits, noise, soft, path, settings,
     grad_noisy, grad_hidden,
 ):  # fmt: skip
     """Gradients of logits, ``grad_noisy (N, T, K + 1)``, and of ReLU pre-activations, ``grad_hidden (N, T, ΣH)``."""
     T, width, depth = Index(path.shape[1]), Index(path.shape[2]), Index(hidden.shape[2])
-    coupled, hard, first_drawn, dtype = flags[0], flags[1], flags[2], flat.dtype
+    coupled, hard, first_drawn, sizes, dtype = settings[0], settings[1], settings[2], settings[3:], flat.dtype
     down, fresh, noisy, kept = np.empty((4, width), dtype)
     logits, noise, soft, path = logits.reshape(-1), noise.reshape(-1), soft.reshape(-1), path.reshape(-1)
     grad_path, grad_logits, grad_noisy = grad_path.reshape(-1), grad_logits.reshape(-1), grad_noisy.reshape(-1)

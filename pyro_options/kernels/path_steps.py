@@ -122,14 +122,14 @@ def _new_options(log_starts, begin, noise, now, coldness, hard, fresh, T, K):
 
 @numba.njit(**LOOPS)
 def draw(
-    first, last, log_weights, logits, emission, message, noise, coldness, flags,
+    first, last, log_weights, logits, emission, message, noise, coldness, settings,
     path, log_prob, levels, starts, stays, stops, likelihood, psi, log_starts, shares, stop_logits, log_stops, leave,
     fresh,
 ):  # fmt: skip
-    """Paths of episodes ``first`` to ``last - 1``; ``flags``: whether paths are discrete."""
+    """Paths of episodes ``first`` to ``last - 1``; ``settings``: whether paths are discrete."""
     T, K, dtype, depth = Index(path.shape[1]), Index(logits.shape[2]), path.dtype, Index(levels.shape[1])
     hard, noisy, one, zero, floor = (
-        flags[0], noise.shape[1] > 0, dtype.type(1), dtype.type(0), dtype.type(np.finfo(dtype).tiny)
+        settings[0] > 0, noise.shape[1] > 0, dtype.type(1), dtype.type(0), dtype.type(np.finfo(dtype).tiny)
     )  # fmt: skip
     weights, options = np.empty(K, dtype), np.empty(K, dtype)
     log_weights, logits, emission = log_weights.reshape(-1), logits.reshape(-1), emission.reshape(-1)

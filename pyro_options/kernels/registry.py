@@ -1,15 +1,53 @@
-"""The registry of compiled kernels: availability, threads, and autograd functions that keep Pyro's provenance."""
+"""The registry of kernels: availability, devices, threads, and autograd functions that keep Pyro's provenance."""
 
 import importlib
 import threading
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property
 from itertools import pairwise
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from pyro.ops.provenance import detach_provenance, get_provenance, track_provenance
 from torch import Tensor
+
+
+class DeviceKernels(Protocol):
+    """Twins of the compiled kernels on another device, with the same arguments and one launch a call."""
+
+    def has(self, name: str, tensors: Sequence[Tensor]) -> bool:
+        """Whether there is a twin of this kernel module that accepts these tensors of its device."""
+
+    def run(
+        self, name: str, function: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], settings: Sequence[int]
+    ) -> None:
+        """Calls a function of the twin, which fills ``outputs``."""
+
+
+class TritonKernels:
+    """The twins in :mod:`pyro_options.kernels.cuda`; none without Triton (``pip install "pyro-options[cuda]"``)."""
+
+    @staticmethod
+    @cache
+    def _module(name: str) -> ModuleType | None:
+        try:
+            return importlib.import_module(f"pyro_options.kernels.cuda.{name}")
+        except ImportError:
+            return None
+
+    def has(self, name: str, tensors: Sequence[Tensor]) -> bool:
+        module = self._module(name)
+        return module is not None and module.accepts(*tensors)
+
+    def run(self, name, function, inputs, outputs, settings) -> None:
+        with torch.cuda.device(outputs[0].device):
+            getattr(self._module(name), function)(tuple(inputs), tuple(outputs), tuple(settings))
+
+
+#: device type -> its kernels; devices that are not listed, except the CPU, run plain torch
+DEVICES: dict[str, DeviceKernels] = {"cuda": TritonKernels()}
 
 
 class Kernels:
@@ -24,23 +62,48 @@ class Kernels:
 
     @cached_property
     def module(self) -> ModuleType | None:
-        """The imported module; ``None`` without numba."""
+        """The imported module for the CPU; ``None`` without numba."""
         try:
-            return importlib.import_module(self.name)
+            return importlib.import_module(f"pyro_options.kernels.{self.name}")
         except ImportError:
             return None
 
     def take(self, *tensors: Tensor) -> bool:
-        """Whether the kernels are available and accept these tensors: on the CPU, all float32 or all float64."""
+        """Whether the kernels are available and accept these tensors: of one device, all float32 or all float64."""
         kinds = {(x.device.type, x.dtype) for x in tensors}
-        return kinds in ({("cpu", torch.float32)}, {("cpu", torch.float64)}) and self.module is not None
+        device, dtype = next(iter(kinds))
+        if len(kinds) > 1 or dtype not in (torch.float32, torch.float64):
+            return False
+        if device == "cpu":
+            return self.module is not None
+        return device in DEVICES and DEVICES[device].has(self.name, tensors)
 
-    def run(self, kernel: str, num_rows: int, work: int, *tensors: Tensor) -> None:
-        """Calls a kernel on equal shares of the rows, one per thread: at most torch's number of threads.
+    def run(
+        self,
+        kernel: str,
+        work: int,
+        inputs: Iterable[Tensor],
+        outputs: Iterable[Tensor],
+        settings: Sequence[int] = (),
+    ) -> None:
+        """Calls a kernel on contiguous tensors, whose first dimension is that of rows, and fills ``outputs``.
+
+        On the CPU on equal shares of the rows, one per thread: at most torch's number of threads.
 
         :param work: total work, which decides how many threads are worth starting
+        :param settings: integers, which a compiled kernel receives as one array between inputs and outputs, if any
         """
-        function, arrays = getattr(self.module, kernel), [x.detach().numpy() for x in tensors]
+        inputs, outputs = [x.detach().contiguous() for x in inputs], [x.detach() for x in outputs]
+        device = inputs[0].device.type
+        if device == "cpu":
+            between = [np.array(settings)] if settings else []
+            arrays = [*(x.numpy() for x in inputs), *between, *(x.numpy() for x in outputs)]
+            self._run_threads(kernel, len(inputs[0]), work, arrays)
+        else:
+            DEVICES[device].run(self.name, kernel, inputs, outputs, settings)
+
+    def _run_threads(self, kernel: str, num_rows: int, work: int, arrays: Sequence[np.ndarray]) -> None:
+        function = getattr(self.module, kernel)
         shares = max(1, min(torch.get_num_threads(), num_rows, work // self.thread_work))
         edges = [num_rows * i // shares for i in range(shares + 1)]
         calls = [(first, last, *arrays) for first, last in pairwise(edges)]
@@ -55,7 +118,7 @@ class Kernels:
 #: every kernel by its module in this folder, with the least work per thread. Each saves at least a twentieth of a
 #: training step compared with the same computation in torch (``benchmarks/kernels.py``)
 KERNELS = {
-    name: Kernels(f"pyro_options.kernels.{name}", thread_work)
+    name: Kernels(name, thread_work)
     for name, thread_work in {
         "path_marginal": 50_000,  # steps times options
         "path_draw": 1_000,  # steps

@@ -136,14 +136,14 @@ def _gradients(
 
 @numba.njit(**PLAIN)
 def log_marginal(
-    first, last, log_weights, exactly, at_least, emission, lengths, segments, value, grad_weights, grad_emission, starts
+    first, last, log_weights, exactly, at_least, emission, lengths, settings, value, grad_weights, grad_emission, starts
 ):
     """Marginals, and gradients and starts unless their arrays are empty, of episodes ``first`` to ``last - 1``.
 
-    :param segments: an array of length M, of which only the length is used
+    :param settings: M
     """
     T, K = emission.shape[1:]
-    M = len(segments)
+    M = settings[0]
     weights, likelihood, evidence = np.empty(K), np.empty((T, K)), np.empty((T + 1, T + 1))
     alpha, beta, each = np.empty((T + 1, M)), np.empty((T + 1, M)), np.empty((T + 1, K))
     nothing = np.empty((0, K), dtype=emission.dtype)

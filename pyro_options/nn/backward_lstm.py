@@ -44,10 +44,10 @@ class CompiledRecurrence(TrackedFunction):
 
     @staticmethod
     def forward(ctx, gates, weight, lengths):
+        gates = gates.contiguous()  # a view otherwise, of which the kernel would overwrite a copy
         N, T, width = gates.shape
         cells, hidden = gates.new_empty((N, T, width // 4)), gates.new_empty((N, T, width // 4))
-        transposed = weight.t().contiguous()
-        KERNEL.run("forward", N, N * T, gates, transposed, lengths, cells, hidden)
+        KERNEL.run("forward", N * T, (gates, weight.t(), lengths), (cells, hidden))
         ctx.save_for_backward(weight, lengths, gates, cells, hidden)
         return hidden
 
@@ -57,8 +57,7 @@ class CompiledRecurrence(TrackedFunction):
         weight, lengths, squashed, cells, hidden = ctx.saved_tensors
         N, T, _ = squashed.shape
         grad_gates = torch.empty_like(squashed)
-        inputs = grad.contiguous(), weight.contiguous(), lengths, squashed, cells
-        KERNEL.run("backward", N, N * T, *inputs, grad_gates)
+        KERNEL.run("backward", N * T, (grad, weight, lengths, squashed, cells), [grad_gates])
         # The recurrence runs backwards, so step t depends on the hidden state of t + 1. Flattening the episodes avoids
         # a copy but pairs the last step of each with the first of the next; those terms are subtracted again.
         grad_weight = grad_gates.flatten(0, 1)[:-1].t() @ hidden.flatten(0, 1)[1:]

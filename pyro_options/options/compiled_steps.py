@@ -8,7 +8,7 @@ from torch import Tensor
 from pyro_options.kernels.registry import KERNELS, TrackedFunction
 
 from .evidence import PathEvidence
-from .path_steps import Transitions, look_ahead, steps_given, stepwise_log_prob, transitions_given, walk
+from .path_steps import Transitions, coldness, look_ahead, steps_given, stepwise_log_prob, transitions_given, walk
 
 KERNEL = KERNELS["path_steps"]
 
@@ -24,21 +24,21 @@ class DrawnPath(NamedTuple):
 class CompiledSteps(TrackedFunction):
     """``log_weights (N, K)``, ``logits``, ``emission``, ``message (N, T, K)`` to the fields of :class:`DrawnPath`.
 
-    Only the message has a gradient. ``noise`` is ``(N, T, K + 1)``, or ``(N, 0, 0)`` for marginals.
+    Only the message has a gradient. ``noise`` is ``(N, T, K + 1)``, or ``(N, 0, 0)`` for marginals, ``cold`` the
+    inverse temperature ``(1,)``.
     """
 
     @staticmethod
-    def forward(ctx, message, log_weights, logits, emission, noise, temperature, lookahead, discrete):
+    def forward(ctx, message, log_weights, logits, emission, noise, cold, lookahead, discrete):
         N, T, K = message.shape
-        coldness, flags = message.new_tensor([1 / temperature]), torch.tensor([discrete])
-        inputs = (x.contiguous() for x in (log_weights, logits, emission, message, noise))
         path, log_prob = message.new_empty((N, T, K + 1)), message.new_empty(N)
         levels = message.new_empty((N, 1 + lookahead, T, K))
-        starts, stays, stops, *saved = (torch.empty((N, T, K), dtype=message.dtype) for _ in range(10))
+        starts, stays, stops, *saved = (message.new_empty((N, T, K)) for _ in range(10))
         fresh = message.new_empty((N, T if noise.shape[1] else 0, K if noise.shape[1] else 0))
         results = path, log_prob, levels, starts, stays, stops, *saved, fresh
-        KERNEL.run("draw", N, N * T, *inputs, coldness, flags, *results)
-        ctx.save_for_backward(log_weights, coldness, path, levels, stays, stops, *saved, fresh)
+        inputs = log_weights, logits, emission, message, noise, cold
+        KERNEL.run("draw", N * T, inputs, results, [discrete])
+        ctx.save_for_backward(log_weights, cold, path, levels, stays, stops, *saved, fresh)
         return path, log_prob, starts, stays, stops
 
     @staticmethod
@@ -47,8 +47,7 @@ class CompiledSteps(TrackedFunction):
         log_weights, *saved = ctx.saved_tensors
         grad_message = torch.empty_like(saved[3])
         N, T = grad_message.shape[:2]
-        inputs = (grad.contiguous() for grad in grads)
-        KERNEL.run("draw_backward", N, N * T, *inputs, log_weights.contiguous(), *saved, grad_message)
+        KERNEL.run("draw_backward", N * T, (*grads, log_weights, *saved), [grad_message])
         return grad_message, None, None, None, None, None, None, None
 
 
@@ -57,7 +56,7 @@ def draw_steps(
     message: Tensor,
     lookahead: int,
     noise: Tensor | None,
-    temperature: float = 1.0,
+    temperature: float | Tensor = 1.0,
     discrete: bool = False,
 ) -> DrawnPath:
     """Draws a path, or computes the marginals of the chain if ``noise`` is ``None``.
@@ -77,7 +76,7 @@ def draw_steps(
     flat = [x.expand(shape[:-2] + x.shape[x.dim() - d :]).flatten(0, -d - 1) for x, d in zip(evidence, (1, 2, 2))]
     still = message.new_empty((len(flat[0]), 0, 0)) if noise is None else noise.flatten(0, -3)
     path, log_prob, *transitions = CompiledSteps.apply(
-        message.flatten(0, -3), *flat, still, float(temperature), lookahead, discrete
+        message.flatten(0, -3), *flat, still, coldness(temperature, message), lookahead, discrete
     )
     return DrawnPath(
         path.reshape(*shape[:-1], shape[-1] + 1),

@@ -42,6 +42,13 @@ class Transitions(NamedTuple):
         return self.starts + self.stays
 
 
+def coldness(temperature: float | Tensor, like: Tensor) -> Tensor:
+    """The inverse temperature as the kernels take it, ``(1,)``; without a sync, whether it is a number or a tensor."""
+    if isinstance(temperature, Tensor):
+        return temperature.detach().to(like).reciprocal().reshape(1)
+    return like.new_full((1,), 1 / temperature)
+
+
 def look_ahead(evidence: PathEvidence, message: Tensor, count: int) -> Tensor:
     """The message ``count`` steps ahead, taken back by as many exact steps of the backward recursion.
 
@@ -63,7 +70,7 @@ def steps_given(evidence: PathEvidence, message: Tensor) -> Steps:
     return Steps(joint - total, evidence.termination_logits + total - ahead)
 
 
-def walk(steps: Steps, noise: Tensor | None, temperature: float = 1.0, discrete: bool = False) -> Tensor:
+def walk(steps: Steps, noise: Tensor | None, temperature: float | Tensor = 1.0, discrete: bool = False) -> Tensor:
     """A path ``(..., T, K + 1)``, drawn step by step.
 
     :param noise: logistic in column 0, Gumbel in the others, ``(..., T, K + 1)``; ``None`` gives the marginals of the

@@ -40,9 +40,8 @@ def run_kernel(
         emission.new_empty((N * gradients, T, K)),
         emission.new_empty((N * starts, T, K)),
     )
-    count = torch.empty(boundaries.num_segments)
-    inputs = (log_weights, *(chance.exp() for chance in chances), emission, boundaries.lengths, count)
-    KERNEL.run("log_marginal", N, N * T, *(x.contiguous() for x in inputs), *results)
+    inputs = log_weights, *(chance.exp() for chance in chances), emission, boundaries.lengths
+    KERNEL.run("log_marginal", N * T, inputs, results, [boundaries.num_segments])
     return results if bool(results.value.isfinite().all()) else None
 
 
