@@ -1,4 +1,5 @@
 from .grid import read_runs, run_grid
+from .origins import provenance, source_digest
 from .statistics import Band, bootstrap_interval, curve_band, interquartile_mean
 
 __all__ = [
@@ -6,6 +7,8 @@ __all__ = [
     "bootstrap_interval",
     "curve_band",
     "interquartile_mean",
+    "provenance",
     "read_runs",
     "run_grid",
+    "source_digest",
 ]

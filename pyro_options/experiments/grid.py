@@ -2,12 +2,7 @@
 
 import json
 import logging
-import os
-import platform
-import shlex
-import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +12,9 @@ from pyro_options.errors import check, check_count, choice
 from pyro_options.persistence.storage import write_json
 
 from .backends import BACKENDS, Job, plain
+from .origins import provenance
 
 logger = logging.getLogger(__name__)
-
-PACKAGES = ("pyro-options", "torch", "pyro-ppl", "numpy", "gymnasium", "ale-py")
 
 
 def run_grid(
@@ -34,8 +28,8 @@ def run_grid(
     """Runs ``job(**settings)`` for every entry of a grid whose result is not yet in ``path``.
 
     Each run uses one thread, and its result is written as soon as it finishes: after Ctrl-C, the same call resumes. A
-    failed run does not stop the others; its exception is raised at the end. The file also records the commands and
-    package versions that produced its runs::
+    failed run does not stop the others; its exception is raised at the end. The file also records what
+    produced its runs (:func:`~pyro_options.experiments.provenance`)::
 
         runs = run_grid(train, {f"seed {s}": {"seed": s} for s in range(10)}, Path("runs.json"), processes=2)
 
@@ -101,23 +95,8 @@ def _read(path: Path) -> dict:
 
 
 def _origin(record: dict) -> int:
-    """Index of this command, with its package versions, in the file's ``origins``; appended if it is new."""
-    script, *arguments = sys.argv
-    script = Path(os.path.relpath(script)).as_posix() if script else ""
-    # absolute paths mean nothing on other machines
-    arguments = [Path(x).name if os.path.isabs(x) else x for x in arguments]
-    origin = {
-        "command": shlex.join(["python", script, *arguments]),
-        "python": platform.python_version(),
-        "versions": {name: _version(name) for name in PACKAGES},
-    }
+    """Index of this command, with what it ran on, in the file's ``origins``; appended if it is new."""
+    origin = provenance()
     if origin not in record["origins"]:
         record["origins"].append(origin)
     return record["origins"].index(origin)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -123,3 +123,12 @@ def test_the_breakout_benchmark_counts_what_was_seen_in_training(monkeypatch):
     data = Trajectories(states, np.zeros((2, 4), np.int64), packed=True)
     held = Trajectories(np.array([states[0], states[1] + 2]), np.zeros((2, 4), np.int64), packed=True)
     assert overlap(data, held) == {"states": 0.75, "episodes": 0.5}
+
+
+def test_guides_on_atari(run_script, tmp_path):
+    atari_demonstrations("Breakout", 5, max_steps=60).save(tmp_path / "data.npz")
+    out = tmp_path / "guides.json"
+    tiny = ("--seeds", "0", "--epochs", "1", "--held-out", "0.4", "--guides", "exact", "structured", "--no-progress")
+    printed = run_script(BENCHMARKS / "guides.py", *tiny, "--data", tmp_path / "data.npz", "--out", out)
+    assert "| growth, structured |" in printed and "| one policy |" in printed
+    assert len(json.loads(out.read_text())["runs"]) == 5 and out.with_suffix(".md").read_text() in printed
