@@ -3,9 +3,10 @@ from .assembly import CHECKS, Method, Plan, assemble, build, make_plan
 from .budget import Budget, varying_inputs
 from .config import DEFAULT_METHOD, METHODS, PRESETS, MethodConfig, method_config
 from .growth import BIRTHS, GROWTH_DEFAULTS, REMOVALS, RULES, Growth
+from .outcome import found_skills, options_in_use
 from .presets import PAPER_GUIDE, Settings, paper_settings, with_preset
 from .registry import GUIDES, MODELS, WIDE, GuideEntry, Pieces
-from .run import discover, found_skills, options_in_use
+from .run import discover
 
 __all__ = [
     "BIRTHS",

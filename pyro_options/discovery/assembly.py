@@ -14,7 +14,7 @@ from pyro_options.growth.resizing import reweight
 from pyro_options.guides.gem import GammaConcentration, weights_guide
 from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.infer.schedules import Exponential
-from pyro_options.infer.trainer import TrainConfig
+from pyro_options.infer.train_config import TrainConfig
 from pyro_options.options.families import GaussianFamily
 
 from .action_families import resolved_families

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyro_options.data.trajectories import Trajectories
-from pyro_options.infer.trainer import TrainConfig
+from pyro_options.infer.train_config import TrainConfig
 from pyro_options.nn.standardized_inputs import StandardizedInputs, moments
 from pyro_options.nn.varying_inputs import VaryingInputs
 

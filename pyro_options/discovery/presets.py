@@ -8,7 +8,7 @@ from typing import Any
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import choice
 from pyro_options.infer.schedules import Exponential
-from pyro_options.infer.trainer import TrainConfig
+from pyro_options.infer.train_config import TrainConfig
 
 from .config import METHODS, PRESETS
 from .growth import GROWTH_FIELDS

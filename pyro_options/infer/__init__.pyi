@@ -1,9 +1,12 @@
 from .counts import ComponentCounts, component_counts
+from .device import resolve_device, set_seed
 from .growing_svi import GrowingHistory, train_growing
+from .history import History
 from .mixture_trainer import MixtureConfig, MixtureHistory, MixtureTrainer
 from .restarts import best_start, restart_seed
 from .schedules import Constant, Exponential, Schedule
-from .trainer import History, TrainConfig, Trainer, resolve_device, set_seed
+from .train_config import TrainConfig
+from .trainer import Trainer
 
 __all__ = [
     "ComponentCounts",

@@ -24,8 +24,8 @@ from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.mixtures.conjugate_moves import BoundMerge, BoundRule, SeedBirth
 from pyro_options.persistence.checkpoint import Checkpoint
 
+from .device import set_seed
 from .resumable_training import ResumableTraining
-from .trainer import set_seed
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,13 @@
 
 import copy
 import itertools
-import logging
 import math
 import os
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
 import pyro
 import torch
 from pyro import poutine
@@ -21,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from pyro_options.data.trajectories import Trajectories
-from pyro_options.errors import InputError, check, check_count, choice
+from pyro_options.errors import check
 from pyro_options.growth.events import GrowthEvent
 from pyro_options.growth.growable import GrowableHeads, growables
 from pyro_options.handlers.average_steps import adapt
@@ -32,116 +29,11 @@ from pyro_options.handlers.temper import TemperMessenger
 from pyro_options.nn.shared_product import shared_product
 from pyro_options.persistence.checkpoint import Checkpoint
 
+from .device import resolve_device, set_seed
 from .health import Health, diagnosis, total_norm
+from .history import History
 from .resumable_training import ResumableTraining
-from .schedules import Constant, Exponential, Schedule
-
-logger = logging.getLogger(__name__)
-
-#: learning rates after the final phase, as a share of those before it
-LAST_RATE = 0.05
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """Settings of :class:`Trainer`.
-
-    The defaults are chosen by measurement and differ from the paper's (docs/differences.md lists how).
-    :func:`~pyro_options.discover` takes epochs, batch size and learning rate from a
-    :class:`~pyro_options.discovery.Budget` instead.
-    """
-
-    epochs: int = 500
-    batch_size: int = 128  # episodes per step
-    learning_rate: float = 5e-3  # of everything but the posterior over the weights
-    clip_norm: float | None = 10.0  # of the gradient of all parameters together; None for no clipping
-    temperature: Schedule = field(default_factory=lambda: Exponential(1.0, 0.995, floor=0.05))
-    entropy_weight: Schedule = field(default_factory=lambda: Constant(0.0))  # λ_ent, see EntropyMessenger
-    entropy_per: str = "batch"  # entropy of the option usage of the batch, or of each trajectory
-    weights_learning_rate: float = 5e-2  # of the stick posterior; at the rate of the networks it lags behind growth
-    weight_scale: float | None = (
-        None  # standard deviation of a Gaussian prior on the weights of heads, not their biases
-    )
-    final_phase: float = 0.0  # share of the epochs, the last ones, with K fixed, falling rates and all the data
-    even_phase: float = (
-        0.0  # share of the epochs, the first ones, in which the posterior over the weights is not trained
-    )
-    seed: int = 0
-    device: str = "auto"
-    progress: bool = True
-    on_nonfinite: str = "stop"  # "skip" the step or "restore" the last epoch's parameters; both are logged and counted
-
-    def __post_init__(self) -> None:
-        choice(self.on_nonfinite, "on_nonfinite", ("stop", "skip", "restore"))
-        check_count(self.epochs, "epochs", 0)
-        check_count(self.batch_size, "batch_size")
-        check_count(self.seed, "seed", 0)
-        choice(self.entropy_per, "entropy_per", ("batch", "trajectory"))
-        for name in ("learning_rate", "weights_learning_rate", "clip_norm", "weight_scale"):
-            value = getattr(self, name)
-            check(value is None or 0 < value < math.inf, f"{name} > 0 and finite", value)
-        for name in ("final_phase", "even_phase"):
-            check(0 <= getattr(self, name) < 1, f"{name} in [0, 1)", getattr(self, name))
-
-    @property
-    def final_epoch(self) -> int:
-        """Number of epochs before the final phase."""
-        return self.epochs - round(self.final_phase * self.epochs)
-
-    def rate_factor(self, epoch: int) -> float:
-        """Factor on the learning rates: 1, and in the final phase down to :data:`LAST_RATE`, linearly."""
-        if not self.in_final_phase(epoch):
-            return 1.0
-        left = max(0, self.epochs - epoch) / (self.epochs - self.final_epoch)
-        return LAST_RATE + (1 - LAST_RATE) * left
-
-    def in_final_phase(self, epoch: int) -> bool:
-        """Whether an epoch belongs to the final phase."""
-        return self.final_epoch < self.epochs and epoch >= self.final_epoch
-
-
-@dataclass
-class History:
-    """Training curves with one entry per epoch, and the epochs or steps of notable events."""
-
-    objective: list[float] = field(default_factory=list)  # nats per episode, without the entropy bonus
-    objective_is_bound: bool = True  # whether it is an ELBO, a lower bound of the log marginal; a relaxed one is not
-    num_options: list[int] = field(default_factory=list)
-    temperature: list[float] = field(default_factory=list)
-    entropy_weight: list[float] = field(default_factory=list)
-    growth_epochs: list[int] = field(default_factory=list)  # epochs after which a component was added
-    removal_epochs: list[int] = field(default_factory=list)  # epochs after which a component was removed
-    skipped_steps: list[int] = field(default_factory=list)  # steps at which a batch was skipped
-    restored_steps: list[int] = field(default_factory=list)  # steps at which the parameters were restored
-    judge_scores: list[float] = field(default_factory=list)  # of each held-out episode, before the final phase
-    seconds: float = 0.0
-
-    @property
-    def elbo(self) -> list[float]:
-        """The objective, if it is a bound."""
-        fix = "Read the history's objective, or the exact log-likelihood of the model with its path summed out."
-        check(self.objective_is_bound, "a guide whose objective is a lower bound", "a relaxed objective", fix)
-        return self.objective
-
-    def to_dict(self) -> dict:
-        """All fields, as JSON values."""
-        return asdict(self)
-
-
-def resolve_device(device: str) -> torch.device:
-    """The torch device of a name; ``auto`` is CUDA if available, else the CPU."""
-    try:
-        return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
-    except RuntimeError as error:
-        raise InputError(f"Expected a device like auto, cpu or cuda:0 but got {device!r}.") from error
-
-
-def set_seed(seed: int) -> None:
-    """Seeds torch, numpy and Python."""
-    check(0 <= seed < 2**32, "a seed in [0, 2**32)", seed)
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
+from .train_config import TrainConfig
 
 
 class Trainer(ResumableTraining):

@@ -1,0 +1,124 @@
+"""The trainers of one discovery."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from pyro_options.data.trajectories import Trajectories
+from pyro_options.errors import check_count
+from pyro_options.infer.device import set_seed
+from pyro_options.infer.restarts import best_start, restart_seed
+from pyro_options.infer.train_config import TrainConfig
+from pyro_options.infer.trainer import Trainer
+from pyro_options.persistence.checkpoint import Checkpoint
+
+from .assembly import Plan, assemble, make_plan
+from .capacity import Capacity
+from .config import MethodConfig, method_config
+from .search import MIN_EPOCHS, Trial, search
+from .trust import ONE_POLICY, ONE_POLICY_RATE, OTHER_SHARE, OTHER_STARTS
+
+#: share of the epochs for which every restart is trained, before the best one continues
+BEGINNING = 0.2
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """Makes the trainers of one discovery, on the same episodes: candidates, restarts, other starts, single policies.
+
+    :param data: the episodes, without those that are kept for evaluation
+    :param config: the method; settings that are searched for may be open
+    :param train: training settings; ``None`` is a :class:`Budget`
+    :param validation: share of the episodes to judge growth and capacity by
+    :param interval: updates between growth checks, if a training is resumed
+    :param held_back: hold these episodes out even if nothing in ``config`` needs them
+    :param given: training settings that override ``train``
+    """
+
+    data: Trajectories
+    config: MethodConfig
+    train: TrainConfig | None
+    validation: float
+    seed: int
+    interval: int | None
+    held_back: bool
+    given: Mapping[str, Any]
+
+    def plan(self, capacity: Capacity | None = None, epochs: int | None = None) -> Plan:
+        """How to train, with another capacity or for another number of epochs."""
+        config = self.config if capacity is None else replace(self.config, **vars(capacity))
+        given = self.given if epochs is None else {**self.given, "epochs": epochs}
+        settings = self.train, self.validation, self.seed, self.interval, self.held_back
+        return make_plan(self.data, config, *settings, **given)
+
+    def begin(self, plan: Plan, number: int, saved: Checkpoint | None = None) -> Trainer:
+        """A new trainer with the initial values of restart ``number``."""
+        set_seed(restart_seed(self.seed, number))
+        parts = assemble(self.data, plan.config, plan.train)
+        return Trainer(parts.model, parts.guide, plan.train_on, plan.train, parts.growth, plan.judge, saved, plan.final)
+
+    def searched(self) -> tuple[Plan, Trainer | None, list[Trial]]:
+        """The plan with the best capacity, the trainer that was begun with it, and all that was tried."""
+        plan, config = self.plan(), self.config
+        if not config.searches or plan.judge is None or plan.train.epochs < MIN_EPOCHS:
+            return plan, None, []
+        found, trials = search(
+            lambda one: self.begin(self.plan(one), 0),
+            plan.judge,
+            config.hidden,
+            config.weight_scale,
+            progress=plan.train.progress,
+        )
+        return self.plan(found.capacity), found.trainer, trials
+
+    def best(self, plan: Plan, restarts: int, saved: Checkpoint | None, first: Trainer | None) -> Trainer:
+        """The resumed trainer if there is a checkpoint, else the best of several restarts, which are not saved.
+
+        :param first: the first restart, if it was begun by the search for capacity
+        """
+        check_count(restarts, "restarts")
+        begin, epochs = partial(self.begin, plan), plan.train.epochs
+        if first is None:
+            first = begin(0, saved)
+            if restarts == 1 or first.num_steps or not epochs:
+                return first
+            first.save_to(None)
+        if restarts > 1:
+            beginnings = {0: first}
+            first = best_start(
+                lambda number: beginnings.pop(number, None) or begin(number),
+                restarts,
+                max(1, round(BEGINNING * epochs)),
+            )
+        first.save_to(saved)
+        return first
+
+    def others(self, plan: Plan, restarts: int) -> list[Trainer]:
+        """Shorter trainings from other starts than the restarts."""
+        hidden, scale = plan.config.hidden, plan.config.weight_scale
+        assert not isinstance(hidden, str) and not isinstance(scale, str)
+        short = self.plan(Capacity(hidden, scale), max(1, round(OTHER_SHARE * plan.train.epochs)))
+        found = []
+        for number in range(OTHER_STARTS):
+            found.append(self.begin(short, restarts + number))
+            found[-1].run()
+        return found
+
+
+def one_policy(config: MethodConfig, train: TrainConfig) -> Callable[..., Trainer]:
+    """Makes a trainer of a single policy with the settings of these skills, or with another network."""
+
+    def make(data: Trajectories, hidden: tuple[int, ...] | None) -> Trainer:
+        same = {"skip_constant": config.skip_constant, "standardize": config.standardize}
+        same |= {"censored": config.censored, "action_families": config.action_families}
+        single = method_config("bc", hidden=config.hidden if hidden is None else hidden, **same)
+        plan = make_plan(data, single, seed=train.seed, device=train.device, progress=False)
+        rate = ONE_POLICY_RATE if single.hidden else plan.train.learning_rate
+        epochs = max(1, round(ONE_POLICY * plan.train.epochs))
+        settings = replace(plan.train, epochs=epochs, learning_rate=rate, final_phase=0.9)
+        set_seed(train.seed)
+        parts = assemble(data, plan.config, settings)
+        return Trainer(parts.model, parts.guide, data, settings)
+
+    return make
