@@ -1,6 +1,8 @@
 from .cards import Card, make_cards
 from .from_model import skills_at, to_skills
 from .imitation import Imitation
+from .laplace import WeightPosterior, laplace
+from .policy_weights import PolicyWeights, policy_weights
 from .scores import (
     BoundaryScores,
     LabelScores,
@@ -22,17 +24,21 @@ __all__ = [
     "Gain",
     "Imitation",
     "LabelScores",
+    "PolicyWeights",
     "Segment",
     "Segmentation",
     "Skills",
     "Summary",
     "Trust",
+    "WeightPosterior",
     "boundaries",
     "boundary_scores",
     "found_options",
     "hungarian_accuracy",
     "label_scores",
+    "laplace",
     "make_cards",
+    "policy_weights",
     "skills_at",
     "summarize",
     "to_skills",
