@@ -1,4 +1,5 @@
 from .cards import Card, make_cards
+from .episodes import option_posterior
 from .from_model import skills_at, to_skills
 from .imitation import Imitation
 from .laplace import WeightPosterior, laplace
@@ -38,6 +39,7 @@ __all__ = [
     "label_scores",
     "laplace",
     "make_cards",
+    "option_posterior",
     "policy_weights",
     "skills_at",
     "summarize",

@@ -82,6 +82,19 @@ def batches(
         yield index, batch, _path(skills, batch), emission
 
 
+@torch.no_grad()
+def option_posterior(skills: "Skills", trajectories: Trajectories, batch_size: int = 256) -> Tensor:
+    """Probability of each option at each step given all actions of the episode, ``(steps, K)``; episodes in order."""
+    places = FlatPlaces(trajectories.lengths.cpu())
+    found = torch.zeros(trajectories.num_steps, skills.num_options, dtype=skills.log_weights.dtype)
+    for index, batch, path, emission in batches(skills, trajectories, batch_size):
+        posterior = path.posterior(emission)
+        check_scores(posterior.log_marginal, index)
+        at, mask = places.of(index, batch.mask.shape[1])
+        found[at[mask]] = posterior.options.cpu()[mask]
+    return found
+
+
 def check_scores(scores: Tensor, episodes: Tensor) -> None:
     """Raises if the log-likelihood of an episode is not finite.
 

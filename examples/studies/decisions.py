@@ -1,0 +1,120 @@
+"""Fits of GLM-HMMs to sessions of binary choices: the number of states found, weights with intervals, comparisons."""
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyro_options import Skills, discover
+from pyro_options.data import DECISION_INPUTS, Trajectories, decision_inputs
+from pyro_options.errors import check
+from pyro_options.skills import WeightPosterior, laplace
+
+#: names of the weights of a state, in the order of :func:`weight_table`
+WEIGHT_NAMES = ("stimulus", "bias", "previous choice", "win-stay-\nlose-switch")
+
+_COLUMNS = ("session", "stimulus", "choice", "rewarded")
+
+
+def load_sessions(path: Path) -> Trajectories:
+    """Sessions from a CSV file with the columns session, stimulus, choice (0 or 1) and rewarded (0 or 1).
+
+    Trials are in order; those without a choice are left out.
+    """
+    sessions: dict[str, list[tuple[float, int, int]]] = {}
+    with path.open(newline="") as file:
+        rows = csv.DictReader(file)
+        check(set(_COLUMNS) <= set(rows.fieldnames or ()), f"the columns {', '.join(_COLUMNS)}", rows.fieldnames)
+        for row in rows:
+            if row["choice"] != "":
+                trial = float(row["stimulus"]), int(row["choice"]), int(row["rewarded"])
+                sessions.setdefault(row["session"], []).append(trial)
+    check(len(sessions) >= 2, "at least two sessions", len(sessions))
+    episodes = []
+    for trials in sessions.values():
+        stimulus, choice, rewarded = map(np.asarray, zip(*trials))
+        episodes.append((decision_inputs(stimulus, choice, rewarded), choice))
+    return Trajectories.from_episodes(episodes, num_actions=2)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Held-out bits per trial beyond a baseline, with its standard error by sessions."""
+
+    mean: float
+    error: float
+
+
+def bits(scores: Tensor, baseline: Tensor, lengths: Tensor) -> Gain:
+    """The gain of log-likelihoods of sessions ``(N,)`` over others."""
+    difference = (scores - baseline) / (lengths.double().mean() * math.log(2))
+    return Gain(float(difference.mean()), float(difference.std()) / len(difference) ** 0.5)
+
+
+def bernoulli(train: Trajectories, held: Trajectories) -> Tensor:
+    """Log-likelihoods of held-out sessions if every choice has the probability that it has in training, ``(N,)``."""
+    right = train.actions[train.mask].double().mean()
+    actions = held.actions.double()
+    each = actions * right.log() + (1 - actions) * torch.log1p(-right)
+    return (each * held.mask).sum(-1)
+
+
+def find_states(data: Trajectories, num_states: int | None, epochs: int | None, seed: int, trust: bool) -> Skills:
+    """The states in use, as options with linear policies; their number is found if it is not given."""
+    names = {"action_names": ("left", "right")}
+    settings = {"hidden": (), "weight_scale": "auto", "seed": seed, "device": "cpu", "trust": trust, "progress": False}
+    if num_states is not None:
+        settings |= {"num_options": num_states, "restarts": 3}
+    return discover(data, epochs=epochs, **names, **settings).used()
+
+
+def with_memory(skills: Skills) -> Skills:
+    """The same states with a row of transitions each, all equal at first: the model of ``sticky-options``."""
+    rows = skills.log_weights.expand(skills.num_options, -1)
+    kept = {"summary": skills.summary, "action_names": skills.action_names, "metadata": skills.metadata}
+    return Skills(skills.policy, skills.termination, skills.log_weights, log_rows=rows, **kept)
+
+
+def memory_gain(skills: Skills, train: Trajectories, held: Trajectories) -> Gain:
+    """Held-out gain of a full transition matrix over states that are drawn from the same weights after each state."""
+    plain, memory = (laplace(one, train, constant_terminations=True).skills for one in (skills, with_memory(skills)))
+    return bits(memory.episode_log_likelihoods(held), plain.episode_log_likelihoods(held), held.lengths)
+
+
+def transition_matrix(skills: Skills) -> Tensor:
+    """Probabilities of the next state ``(K, K)``, of skills whose terminations do not depend on the inputs."""
+    termination = skills.termination
+    leave = torch.sigmoid(termination.heads.bias[:, 0] + termination.initial_logit).double()
+    rows = skills.log_weights.expand(skills.num_options, -1) if skills.log_rows is None else skills.log_rows
+    return torch.diag(1 - leave) + leave.unsqueeze(-1) * torch.softmax(rows.double(), -1)
+
+
+def weight_table(fit: WeightPosterior) -> tuple[Tensor, Tensor]:
+    """Weights and standard errors ``(K, 4)``: stimulus, bias, previous choice, win-stay-lose-switch."""
+    tables = []
+    for part in (fit.mean, fit.error):
+        stimulus, *history = part.weight[:, 0].unbind(-1)
+        tables.append(torch.stack([stimulus, part.bias[:, 0], *history], -1))
+    return tables[0], tables[1]
+
+
+def sort_states(skills: Skills, names: Sequence[str]) -> tuple[Skills, list[str]]:
+    """The state with the largest weight on the stimulus first, the others from left to right; and what to call them."""
+    table = laplace_free_weights(skills)
+    first = int(table[:, 0].argmax())
+    rest = sorted((k for k in range(len(table)) if k != first), key=lambda k: float(table[k, 1]))
+    titles = names if len(table) == len(names) else [f"state {k + 1}" for k in range(len(table))]
+    return skills.only([first, *rest]), list(titles)
+
+
+def laplace_free_weights(skills: Skills) -> Tensor:
+    """Weights on stimulus and bias ``(K, 2)`` as they were trained."""
+    from pyro_options.skills import policy_weights
+
+    found = policy_weights(skills)
+    return torch.stack([found.weight[:, 0, DECISION_INPUTS.index("stimulus")], found.bias[:, 0]], -1)
