@@ -2,7 +2,6 @@
 
 import csv
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import torch
 from torch import Tensor
 
 from pyro_options import Skills, discover
-from pyro_options.data import DECISION_INPUTS, Trajectories, decision_inputs
+from pyro_options.data import DECISION_INPUTS, DECISION_STATES, Trajectories, decision_inputs
 from pyro_options.errors import check
-from pyro_options.skills import WeightPosterior, laplace
+from pyro_options.skills import WeightPosterior, laplace, policy_weights
 
 #: names of the weights of a state, in the order of :func:`weight_table`
 WEIGHT_NAMES = ("stimulus", "bias", "previous choice", "win-stay-\nlose-switch")
@@ -103,18 +102,17 @@ def weight_table(fit: WeightPosterior) -> tuple[Tensor, Tensor]:
     return tables[0], tables[1]
 
 
-def sort_states(skills: Skills, names: Sequence[str]) -> tuple[Skills, list[str]]:
-    """The state with the largest weight on the stimulus first, the others from left to right; and what to call them."""
-    table = laplace_free_weights(skills)
-    first = int(table[:, 0].argmax())
-    rest = sorted((k for k in range(len(table)) if k != first), key=lambda k: float(table[k, 1]))
-    titles = names if len(table) == len(names) else [f"state {k + 1}" for k in range(len(table))]
-    return skills.only([first, *rest]), list(titles)
-
-
-def laplace_free_weights(skills: Skills) -> Tensor:
-    """Weights on stimulus and bias ``(K, 2)`` as they were trained."""
-    from pyro_options.skills import policy_weights
-
+def sorted_states(skills: Skills) -> Skills:
+    """The same states in another order: the most engaged one first, the others from left to right."""
     found = policy_weights(skills)
-    return torch.stack([found.weight[:, 0, DECISION_INPUTS.index("stimulus")], found.bias[:, 0]], -1)
+    stimulus, bias = found.weight[:, 0, DECISION_INPUTS.index("stimulus")], found.bias[:, 0]
+    first = int(stimulus.argmax())
+    rest = sorted((k for k in range(len(bias)) if k != first), key=lambda k: float(bias[k]))
+    return skills.only([first, *rest])
+
+
+def state_titles(table: Tensor) -> list[str]:
+    """What to call the states of a :func:`weight_table`: the usual names if there are three of the usual kind."""
+    if len(table) == 3 and float(table[1, 1]) < 0 < float(table[2, 1]):
+        return list(DECISION_STATES)
+    return [f"state {k + 1}" for k in range(len(table))]

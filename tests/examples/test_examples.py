@@ -234,6 +234,26 @@ def test_cued_options(run_script, tmp_path):
     assert (tmp_path / "cued_options.png").stat().st_size > 10_000
 
 
+def test_mouse_decisions(run_script, tmp_path, monkeypatch):
+    """From a file whose sessions are those of the simulated animal, with a trial without a choice."""
+    studies = load_script(monkeypatch, EXAMPLES / "mouse_decisions.py")
+    truth = studies.simulated_decisions(3, 6).trajectories.cut(60)
+    lines = ["session,stimulus,choice,rewarded", "a,0.5,,0"]
+    for i in range(len(truth)):
+        stimulus, choices = truth.states[i, :, 0].tolist(), truth.actions[i].tolist()
+        lines += [f"s{i},{x},{c},{int((x > 0) == c)}" for x, c in zip(stimulus, choices)]
+    (tmp_path / "sessions.csv").write_text("\n".join(lines))
+    loaded = studies.load_sessions(tmp_path / "sessions.csv")
+    assert len(loaded) == 6 and torch.equal(loaded.actions, truth.actions)
+    torch.testing.assert_close(loaded.states[:, 1:, :2], truth.states[:, 1:, :2])
+    given = ("--data", tmp_path / "sessions.csv", "--out", tmp_path)
+    printed = run_script(EXAMPLES / "mouse_decisions.py", *TINY["mouse_decisions.py"], *given)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert len(results["weights"]) == len(results["standard_errors"]) == results["num_states"] >= 1
+    assert sum(results["transitions"][0]) == pytest.approx(1) and "bits per trial" in printed
+    assert "accuracy" not in results and (tmp_path / "mouse_decisions.png").stat().st_size > 10_000
+
+
 def test_stick_breaking_autoencoder(run_script, tmp_path):
     name = "stick_breaking_autoencoder"
     run_script(EXAMPLES / f"{name}.py", *TINY[f"{name}.py"], "--out", tmp_path)

@@ -69,7 +69,9 @@ def test_one_option_is_a_logistic_regression():
     errors = torch.linalg.inv(information).diagonal().sqrt()
     found = torch.cat([fit.mean.weight[0, 0, [0, 2]], fit.mean.bias[0]])
     torch.testing.assert_close(found, weights, rtol=1e-3, atol=1e-5)
-    torch.testing.assert_close(torch.cat([fit.error.weight[0, 0, [0, 2]], fit.error.bias[0]]), errors, rtol=1e-3, atol=0)
+    torch.testing.assert_close(
+        torch.cat([fit.error.weight[0, 0, [0, 2]], fit.error.bias[0]]), errors, rtol=1e-3, atol=0
+    )
     low, high = fit.interval(0.95)
     torch.testing.assert_close((high.bias - low.bias).flatten(), 2 * 1.959964 * errors[-1:], rtol=1e-3, atol=0)
     assert fit.num_parameters == 3 + 3  # of the policy, and of a termination that changes nothing
