@@ -18,6 +18,7 @@ from tqdm import tqdm
 from pyro_options.errors import InputError, check, check_count
 
 from .action_spaces import action_bounds, action_counts, from_zero
+from .flat_spaces import flat_box
 from .saved_policies import Predictor, as_policy
 from .trajectories import Trajectories
 from .validation import exact_floats
@@ -90,6 +91,10 @@ def rollout(
     real = isinstance(env.action_space, spaces.Box) and np.issubdtype(env.action_space.dtype, np.floating)
     expected = "Discrete or MultiDiscrete actions, or a Box of real numbers,"
     check(num_actions is not None or real, expected, env.action_space)
+    if observe is None:
+        flat_box(
+            env.observation_space, "observations", "Record something else with observe=…, or wrap the environment."
+        )
     check_count(num_episodes, "num_episodes")
     if max_steps is not None:
         check_count(max_steps, "max_steps")

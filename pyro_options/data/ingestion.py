@@ -22,6 +22,22 @@ def integers(values: ArrayLike, name: str, copy: bool = False) -> Tensor:
     return tensor.long()
 
 
+def episode_lengths(values: ArrayLike, ends: bool, copy: bool) -> Tensor:
+    """Lengths of episodes, as given or from booleans that are true at the last step of each.
+
+    :param ends: whether they must be such booleans, or zeros and ones
+    """
+    flags = as_tensor(values, "ends" if ends else "lengths")
+    if not ends and flags.dtype != torch.bool:
+        return integers(values, "lengths", copy)
+    expected = "ends as booleans (steps,), true at the last step of each episode,"
+    check(flags.dim() == 1 and len(flags) >= 1, expected, tuple(flags.shape))
+    check(bool(((flags == 0) | (flags == 1)).all()), expected, "other values", "Pass lengths of episodes as lengths=…")
+    last = flags.bool().clone()
+    last[-1] = True
+    return torch.diff(last.nonzero().flatten().cpu(), prepend=torch.tensor([-1]))
+
+
 def is_ragged(lengths: Tensor, width: int) -> bool:
     """Whether padding would more than double the number of steps."""
     padded = len(lengths) * width

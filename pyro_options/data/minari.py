@@ -1,6 +1,7 @@
 """Reads and writes Minari data sets (the Farama Foundation's format for offline RL)."""
 
 import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -11,12 +12,15 @@ from gymnasium import spaces
 from pyro_options.errors import InputError, check, require
 
 from .action_spaces import action_bounds, action_counts, from_zero, to_space
+from .concatenation import concatenate
+from .flat_spaces import flat_box
+from .records import from_records
 from .steps import Steps
 from .trajectories import Trajectories
 from .validation import exact_floats
 
 if TYPE_CHECKING:
-    from minari import MinariDataset
+    from minari import EpisodeData, MinariDataset
 
 
 _REPAIR = "Repair that episode, or filter it out with Minari."
@@ -87,30 +91,43 @@ def _check_steps(space: gym.Space, values: Any, num_steps: int, name: str, episo
         check(inside, f"{name} that are values of {space}", f"others at episode {episode}", _REPAIR)
 
 
-def from_minari(dataset: "MinariDataset | str", packed: bool = False, download: bool = False) -> Trajectories:
-    """Reads a Minari data set. The final observation of each episode, which has no action, is dropped.
+def from_minari(
+    dataset: "MinariDataset | str | Iterable[EpisodeData] | Sequence[str]",
+    packed: bool = False,
+    download: bool = False,
+    episodes: Iterable[int] | None = None,
+) -> Trajectories:
+    """Reads a Minari data set, several, or some of its episodes.
+
+    The final observation of each episode, which has no action, is dropped.
 
     Observations are flattened by gymnasium (Discrete becomes one-hot, Dict and Tuple are concatenated) and keep their
     floating-point type; integers become float32. Actions must be Discrete or MultiDiscrete, or flatten to real numbers.
 
-    :param dataset: a ``MinariDataset`` or its id
+    :param dataset: a ``MinariDataset`` or its id; a list of ids, whose episodes are put together; or an iterable of
+        ``EpisodeData``, such as ``dataset.sample_episodes(10)``, which is read by
+        :func:`~pyro_options.data.from_records` since it does not know its spaces
     :param packed: store bytes, such as Atari RAM, and use their bits as states
     :param download: download the data set if it is not on this machine
+    :param episodes: indices of the episodes to read, by default all
     """
     if isinstance(dataset, str):
         dataset = _minari().load_dataset(dataset, download=download)
-    observed, acted = dataset.observation_space, dataset.action_space
+    if not hasattr(dataset, "observation_space"):
+        return _several(dataset, packed, download, episodes)
+    whole: MinariDataset = dataset
+    observed, acted = whole.observation_space, whole.action_space
     for name, space in (("observations", observed), ("actions", acted)):
         fix = "Convert the data set with Minari first."
-        check(isinstance(spaces.flatten_space(space), spaces.Box), f"{name} that flatten to a Box", space, fix)
+        flat_box(space, name, fix)
     counts = action_counts(acted)
     if counts is None:
         real = np.issubdtype(spaces.flatten_space(acted).dtype, np.floating)
         expected = "actions that are Discrete or real numbers, or MultiDiscrete,"
         check(real, expected, acted, "Convert the data set with Minari first.")
     try:
-        episodes = []
-        for i, episode in enumerate(dataset.iterate_episodes()):
+        pairs = []
+        for i, episode in enumerate(whole.iterate_episodes(episodes)):
             T = len(episode.rewards)
             check(T >= 1, "episodes of at least one step", f"none at episode {i}", "Filter the data set first.")
             _check_steps(observed, episode.observations, T + 1, "observations", i)
@@ -118,10 +135,20 @@ def from_minari(dataset: "MinariDataset | str", packed: bool = False, download: 
             states = _flatten(observed, episode.observations, T + 1)
             actions = _flatten(acted, episode.actions, T) if counts is None else _integers(acted, episode.actions)
             fix = "Read the data set with Minari and scale them."
-            episodes.append((states if packed else exact_floats(states, i, fix), actions))
-        return Trajectories.from_episodes(episodes, counts, packed, action_bounds(acted))
+            pairs.append((states if packed else exact_floats(states, i, fix), actions))
+        return Trajectories.from_episodes(pairs, counts, packed, action_bounds(acted))
     except ValueError as error:
-        raise InputError(f"{dataset.id}: {error}") from error
+        raise InputError(f"{whole.id}: {error}") from error
+
+
+def _several(given: Any, packed: bool, download: bool, episodes: Iterable[int] | None) -> Trajectories:
+    """The episodes of several data sets by their ids, or an iterable of episodes."""
+    check(isinstance(given, Iterable), "a Minari data set, its id, or episodes", type(given).__name__)
+    parts = list(given)
+    if parts and all(isinstance(one, str) for one in parts):
+        return concatenate([from_minari(one, packed, download, episodes) for one in parts])
+    check(episodes is None, "episodes=… of a data set", "a list of episodes already")
+    return from_records(parts, packed=packed)
 
 
 def _space(values: Steps) -> spaces.Box:
@@ -148,6 +175,7 @@ def to_minari(
     dataset_id: str,
     env: gym.Env | str | None = None,
     rewards: torch.Tensor | np.ndarray | None = None,
+    infos: Mapping[str, torch.Tensor | np.ndarray] | None = None,
     **metadata,
 ) -> "MinariDataset":
     """Writes a Minari data set. :func:`from_minari` reads the same trajectories back, bit for bit.
@@ -159,20 +187,23 @@ def to_minari(
     :param env: the environment of the demonstrations; observations and actions are then written as values of its
         spaces, otherwise as plain arrays
     :param rewards: ``(N, T)``, if known
+    :param infos: name -> a value ``(N, T)`` for each step, which becomes ``EpisodeData.infos``; segments, for instance:
+        ``infos={"option": skills.segment(data).options}``
     :param metadata: passed to Minari, such as ``author`` and ``description``
     """
     minari = _minari()
     from minari.data_collector import EpisodeBuffer
 
     data = trajectories.to("cpu")
-    if rewards is not None:
-        shape = len(data), data.state_steps.width
-        check(tuple(rewards.shape) == shape, f"rewards {shape}", tuple(rewards.shape))
+    shape = len(data), data.state_steps.width
+    for name, values in ({"rewards": rewards} | dict(infos or {})).items():
+        if values is not None:
+            check(tuple(values.shape) == shape, f"{name} {shape}", tuple(values.shape))
     if isinstance(env, str):
         env = gym.make(env)
     observed = _space(data.state_steps) if env is None else env.observation_space
     acted = _action_space(data) if env is None else env.action_space
-    buffers = [_buffer(data, i, observed, acted, rewards, EpisodeBuffer) for i in range(len(data))]
+    buffers = [_buffer(data, i, observed, acted, rewards, infos, EpisodeBuffer) for i in range(len(data))]
     with warnings.catch_warnings():  # Minari warns about metadata that are missing, which are optional here
         warnings.filterwarnings("ignore", r".*is set to None|env_spec is None", UserWarning)
         return minari.create_dataset_from_buffers(
@@ -186,7 +217,7 @@ def to_minari(
         )
 
 
-def _buffer(data: Trajectories, i: int, observed: gym.Space, acted: gym.Space, rewards, buffer_class):
+def _buffer(data: Trajectories, i: int, observed: gym.Space, acted: gym.Space, rewards, infos, buffer_class):
     """Episode ``i`` as a Minari buffer."""
     T = int(data.lengths[i])
     states, actions = data.state_steps.episode(i).numpy(), data.given_actions().episode(i).numpy()
@@ -206,4 +237,5 @@ def _buffer(data: Trajectories, i: int, observed: gym.Space, acted: gym.Space, r
         rewards=np.full(T, np.nan) if rewards is None else np.asarray(rewards[i][:T], dtype=np.float64),
         terminations=np.zeros(T, dtype=bool),
         truncations=np.arange(T) == T - 1,
+        infos={name: np.asarray(values[i][:T]) for name, values in infos.items()} if infos else None,
     )

@@ -14,7 +14,16 @@ from torch import Tensor
 
 from pyro_options.errors import check, check_count
 
-from .ingestion import as_integers, episode_arrays, flat_store, integers, is_ragged, padded_store, validation_rows
+from .ingestion import (
+    as_integers,
+    episode_arrays,
+    episode_lengths,
+    flat_store,
+    integers,
+    is_ragged,
+    padded_store,
+    validation_rows,
+)
 from .steps import FlatSteps, PaddedSteps, Steps
 from .stored_episodes import StoredEpisodes
 from .trajectory_file import read_trajectories, write_trajectories
@@ -144,20 +153,30 @@ class Trajectories(StoredEpisodes):
         cls,
         states: ArrayLike,
         actions: ArrayLike | None,
-        lengths: ArrayLike,
+        lengths: ArrayLike | None = None,
         num_actions: int | Sequence[int] | None = None,
         packed: bool = False,
         copy: bool = True,
         action_bounds: ArrayLike | None = None,
+        ends: ArrayLike | None = None,
     ) -> "Trajectories":
         """From states ``(steps, D)`` and actions ``(steps,)`` or ``(steps, A)`` of all episodes, one after the other.
 
         >>> Trajectories.from_flat(torch.zeros(5, 2), [0, 1, 1, 1, 0], lengths=[3, 2])
         Trajectories(2 episodes of 2 to 3 steps, states 2 × torch.float32, 2 discrete actions)
+        >>> Trajectories.from_flat(torch.zeros(5, 2), [0, 1, 1, 1, 0], ends=[False, False, True, False, True])
+        Trajectories(2 episodes of 2 to 3 steps, states 2 × torch.float32, 2 discrete actions)
 
-        :param lengths: number of steps of each episode ``(N,)``; their sum is the number of steps
+        :param lengths: number of steps of each episode ``(N,)``; their sum is the number of steps. Booleans are taken
+            as ``ends``
+        :param ends: instead of lengths, whether each step is the last of its episode ``(steps,)``: ``terminated |
+            truncated`` of Gymnasium, ``terminals | timeouts`` of D4RL and d3rlpy. Steps behind the last end are an
+            episode, too
         """
-        used = integers(lengths, "lengths", copy)
+        given = lengths if ends is None else ends
+        check((lengths is None) != (ends is None), "either lengths or ends", "neither or both")
+        assert given is not None
+        used = episode_lengths(given, ends is not None, copy)
         check(used.dim() == 1 and len(used) >= 1, "the length of at least one episode", tuple(used.shape))
         seen = flat_store(states, "states", used, copy)
         done = None if actions is None else flat_store(actions, "actions", used, copy)

@@ -3,6 +3,7 @@ from .episodes import option_posterior
 from .from_model import skills_at, to_skills
 from .imitation import Imitation
 from .laplace import WeightPosterior, laplace
+from .lerobot_subtasks import write_lerobot_subtasks
 from .policy_weights import PolicyWeights, policy_weights
 from .scores import (
     BoundaryScores,
@@ -13,6 +14,7 @@ from .scores import (
     hungarian_accuracy,
     label_scores,
 )
+from .segment_tables import segment_columns, segments_to_dataframe, write_segments
 from .segmentation import IN_USE, Segment, Segmentation
 from .skills import Skills
 from .summary import Summary, summarize
@@ -41,7 +43,11 @@ __all__ = [
     "make_cards",
     "option_posterior",
     "policy_weights",
+    "segment_columns",
+    "segments_to_dataframe",
     "skills_at",
     "summarize",
     "to_skills",
+    "write_lerobot_subtasks",
+    "write_segments",
 ]

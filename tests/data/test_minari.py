@@ -17,6 +17,7 @@ from support.episodes import (
 
 from pyro_options.data import Trajectories, from_minari, to_minari
 from pyro_options.envs import message_demonstrations
+from pyro_options.errors import InputError
 
 minari = pytest.importorskip("minari")
 pytest.importorskip("h5py")
@@ -228,3 +229,18 @@ def test_episodes_that_do_not_fit_are_refused(observed, acted, observations, act
     dataset = raw_dataset(observed, acted, observations, np.array(actions))
     with pytest.raises(ValueError, match=f"test/raw-v0: Expected .*{message}.* at episode 0"):
         from_minari(dataset)
+
+
+def test_some_episodes_several_data_sets_and_single_episodes():
+    data = make_episodes(6)
+    dataset = to_minari(data, "test/one-v0")
+    to_minari(data[:2].alone(), "test/two-v0")
+    assert_same_trajectories(from_minari("test/one-v0", episodes=[3, 1]), data[[3, 1]].cut(5).alone())
+    joined = from_minari(["test/one-v0", "test/two-v0"])
+    assert len(joined) == 8 and torch.equal(joined.lengths, torch.cat([data.lengths, data.lengths[:2]]))
+    some = from_minari(dataset.iterate_episodes([0, 1]))
+    assert torch.equal(some.states, data[:2].states[:, : int(data.lengths[:2].max())]) and some.discrete
+    with pytest.raises(InputError, match="a Minari data set, its id, or episodes but got int"):
+        from_minari(7)
+    with pytest.raises(InputError, match="a list of episodes already"):
+        from_minari(dataset.iterate_episodes(), episodes=[0])
