@@ -1,0 +1,140 @@
+"""In which states an option starts and stops: the entries of a state that differ most from the usual there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyro_options.data.trajectories import Trajectories
+
+from .segmentation import Segmentation
+
+#: share of the values that a range covers
+COVERED = 0.8
+
+#: smallest difference that is mentioned: of means, in standard deviations; of shares of ones
+NOTABLE = {"range": 0.5, "share": 0.25}
+
+_ENTRIES = 3  # mentioned per option, at most
+_STATES = 2000  # looked at per option, at most, evenly spaced
+_USUAL = 20_000  # looked at of all steps
+_FEWEST = 5  # starts or stops for a statement
+
+
+@dataclass(frozen=True)
+class Telling:
+    """An entry of a state whose values at the starts, or stops, of an option differ from the usual.
+
+    ``low`` and ``high`` are the ends of the middle 80 % of the values; of an entry that is 0 or 1, both are the share
+    of ones.
+    """
+
+    name: str
+    binary: bool
+    low: float
+    high: float
+    usual_low: float
+    usual_high: float
+
+    def describe(self) -> str:
+        """One phrase."""
+        if self.binary:
+            return f"{self.name} = 1 in {100 * self.low:.0f}% (usually {100 * self.usual_low:.0f}%)"
+        usual = f"{self.usual_low:.3g} to {self.usual_high:.3g}"
+        return f"{self.name} {self.low:.3g} to {self.high:.3g} (usually {usual})"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where an option starts, compared with all steps, and stops, compared with the steps at which it is active.
+
+    The first option of an episode starts wherever the episode does, and the last one stops with it: neither counts.
+    """
+
+    starts: tuple[Telling, ...] = ()
+    stops: tuple[Telling, ...] = ()
+
+    def describe(self) -> list[str]:
+        """A line each for starts and stops, if there is anything to tell."""
+        named = (("starts where", self.starts), ("stops where", self.stops))
+        return [f"{verb} {', '.join(one.describe() for one in found)}" for verb, found in named if found]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(given: Mapping[str, Any]) -> "Places":
+        """The inverse of :meth:`to_dict`."""
+        return Places(*(tuple(Telling(**one) for one in given[name]) for name in ("starts", "stops")))
+
+
+def entry_names(data: Trajectories, names: Sequence[str] | None = None) -> list[str]:
+    """A name for each entry of a state; for each bit if packed, where names are those of the bytes."""
+    names = data.state_names if names is None else names
+    if not data.packed:
+        return [f"state {i}" for i in range(data.state_dim)] if names is None else list(names)
+    of_bytes = [f"byte {i}" for i in range(data.state_dim // 8)] if names is None else list(names)
+    return [f"{name}, bit {7 - b}" for name in of_bytes for b in range(8)]  # the most significant is first
+
+
+def _sample(steps: Tensor, most: int) -> Tensor:
+    """At most this many of some steps, evenly spaced."""
+    if len(steps) <= most:
+        return steps
+    return steps[torch.linspace(0, len(steps) - 1, most).round().long()]
+
+
+def _states(data: Trajectories, steps: Tensor) -> Tensor:
+    """States of some steps of all episodes in a row, ascending ``(n,)``; ``(n, D)``."""
+    parts, start = [], 0
+    for part in data.state_steps.chunks():
+        here = steps[(steps >= start) & (steps < start + len(part))] - start
+        if len(here):
+            parts.append(data._floats(part[here.to(part.device)]).cpu().float())
+        start += len(part)
+    return torch.cat(parts) if parts else torch.zeros(0, data.state_dim)
+
+
+def _telling(found: Tensor, usual: Tensor, names: Sequence[str]) -> tuple[Telling, ...]:
+    """The entries in which ``found (n, D)`` differ most from ``usual (m, D)``."""
+    if len(found) < _FEWEST:
+        return ()
+    binary = ((usual == 0) | (usual == 1)).all(0) & ((found == 0) | (found == 1)).all(0)
+    shift = (found.mean(0) - usual.mean(0)).abs()
+    effect = torch.where(binary, shift / NOTABLE["share"], shift / (NOTABLE["range"] * usual.std(0).clamp(min=1e-9)))
+    best = [int(d) for d in effect.argsort(descending=True)[:_ENTRIES] if effect[d] >= 1]
+    ends = torch.tensor([(1 - COVERED) / 2, (1 + COVERED) / 2])
+    told = []
+    for d in best:
+        if binary[d]:
+            spans = [float(values[:, d].mean()) for values in (found, found, usual, usual)]
+        else:
+            spans = [*found[:, d].quantile(ends).tolist(), *usual[:, d].quantile(ends).tolist()]
+        told.append(Telling(names[d], bool(binary[d]), *spans))
+    return tuple(told)
+
+
+def find_places(
+    segmentation: Segmentation, trajectories: Trajectories, names: Sequence[str] | None = None
+) -> list[Places]:
+    """For each option, in which states it starts and stops.
+
+    An option stops in the state in which the next one starts: terminations happen on arrival in a state.
+
+    :param names: of the entries of a state, or of its bytes if packed; by default those of the trajectories
+    """
+    entries, options = entry_names(trajectories, names), segmentation.flat_options
+    starts = segmentation.flat_starts.clone()
+    starts[segmentation.places.first] = False
+    at = starts.nonzero().flatten()
+    usual = _states(trajectories, _sample(torch.arange(len(options)), _USUAL))
+    found = []
+    for k in range(segmentation.num_options):
+        begun, ended = at[options[at] == k], at[options[at - 1] == k]
+        on = _states(trajectories, _sample((options == k).nonzero().flatten(), _STATES))
+        begins, ends = (_states(trajectories, _sample(steps, _STATES)) for steps in (begun, ended))
+        found.append(Places(_telling(begins, usual, entries), _telling(ends, on, entries) if len(on) > 1 else ()))
+    return found
