@@ -12,7 +12,7 @@ PICTURE = Path(__file__).parents[1] / "_static" / "layers.svg"
 
 #: rows from the bottom up: kind of the row, and its packages from left to right with what they are about
 ROWS: tuple[tuple[str, dict[str, str]], ...] = (
-    ("base", {"errors": "every check and every exception"}),
+    ("base", {"errors": "every check and every exception", "display": "colours, HTML for notebooks"}),
     ("base", {"kernels": "numba loops, and when they are used"}),
     (
         "core",

@@ -14,6 +14,7 @@ from pyro_options.errors import InputError, check_count
 from .batching import bucketed
 from .bits import unpack_bits
 from .ingestion import is_ragged
+from .notebook import trajectories_html
 from .steps import PaddedSteps, Steps
 
 _FIELDS = (
@@ -80,14 +81,14 @@ class StoredEpisodes:
     @property
     def states(self) -> Tensor:
         """Floating-point states ``(N, T, D)``; bytes are converted on every access."""
-        return self._floats(self.stored)
+        return self.as_floats(self.stored)
 
     @property
     def actions(self) -> Tensor | None:
         """Actions ``(N, T)`` or ``(N, T, A)``, ``None`` if there are none."""
         return None if self.action_steps is None else self.action_steps.padded()
 
-    def _floats(self, stored: Tensor) -> Tensor:
+    def as_floats(self, stored: Tensor) -> Tensor:
         """Stored values of states as floating-point numbers."""
         if self.packed:
             return unpack_bits(stored)
@@ -95,7 +96,7 @@ class StoredEpisodes:
 
     def state_chunks(self) -> Iterator[Tensor]:
         """Floating-point states of all steps in order, ``(steps, D)`` in parts of limited size."""
-        return map(self._floats, self.state_steps.chunks())
+        return map(self.as_floats, self.state_steps.chunks())
 
     @property
     def discrete(self) -> bool:
@@ -204,6 +205,9 @@ class StoredEpisodes:
         rest = {"num_actions": self.num_actions, "population": self.population, "packed": self.packed}
         bounds = {} if self.action_bounds is None else {"action_bounds": self.action_bounds}
         return arrays | {"lengths": self.lengths} | rest | bounds
+
+    def _repr_html_(self) -> str:
+        return trajectories_html(self)
 
     def __repr__(self) -> str:
         counts = self.num_actions

@@ -220,7 +220,7 @@ class Trajectories(StoredEpisodes):
         bits = self.packed and self.state_names is not None
         names = tuple(f"{name} bit {7 - b}" for name in self.state_names or () for b in range(8))
         changes = {"state_names": names} if bits else {}
-        return self._replace(state_steps=self.state_steps.map(self._floats), packed=False, **changes)
+        return self._replace(state_steps=self.state_steps.map(self.as_floats), packed=False, **changes)
 
     def with_names(
         self, state_names: Sequence[str] | None = None, action_names: Sequence[str] | None = None

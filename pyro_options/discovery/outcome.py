@@ -10,6 +10,7 @@ from pyro_options.data.trajectories import Trajectories
 from pyro_options.infer.counts import ComponentCounts, component_counts
 from pyro_options.infer.trainer import Trainer
 from pyro_options.skills.from_model import to_skills
+from pyro_options.skills.places import find_places
 from pyro_options.skills.segmentation import IN_USE
 from pyro_options.skills.skills import Skills
 from pyro_options.skills.trust import Trust
@@ -24,7 +25,9 @@ def found_skills(model: Any, guide: Any, data: Trajectories, action_names=None, 
     """The skills of a trained model, with their statistics on ``data``, the most used first."""
     given = {"packed": data.packed, "action_names": action_names, "metadata": metadata}
     found = to_skills(model, guide, **given)
-    found.summary = found.summarize(data)
+    segmentation = found.segment(data)
+    found.summary = found.summarize(data, segmentation)
+    found.metadata["places"] = [one.to_dict() for one in find_places(segmentation, data)]
     return found.used(0.0)
 
 

@@ -1,9 +1,11 @@
+from .acting import ActingSkills
 from .cards import Card, make_cards
 from .episodes import option_posterior
 from .from_model import skills_at, to_skills
 from .imitation import Imitation
 from .laplace import WeightPosterior, laplace
 from .lerobot_subtasks import write_lerobot_subtasks
+from .places import Places, Telling, find_places
 from .policy_weights import PolicyWeights, policy_weights
 from .scores import (
     BoundaryScores,
@@ -22,20 +24,24 @@ from .trust import Gain, Trust
 
 __all__ = [
     "IN_USE",
+    "ActingSkills",
     "BoundaryScores",
     "Card",
     "Gain",
     "Imitation",
     "LabelScores",
+    "Places",
     "PolicyWeights",
     "Segment",
     "Segmentation",
     "Skills",
     "Summary",
+    "Telling",
     "Trust",
     "WeightPosterior",
     "boundaries",
     "boundary_scores",
+    "find_places",
     "found_options",
     "hungarian_accuracy",
     "label_scores",

@@ -18,8 +18,8 @@ COVERED = 0.8
 NOTABLE = {"range": 0.5, "share": 0.25}
 
 _ENTRIES = 3  # mentioned per option, at most
-_STATES = 2000  # looked at per option, at most, evenly spaced
-_USUAL = 20_000  # looked at of all steps
+_STATES = 500  # starts, stops and steps looked at of each option, at most, evenly spaced
+_USUAL = 5000  # looked at of all steps
 _FEWEST = 5  # starts or stops for a statement
 
 
@@ -87,20 +87,29 @@ def _sample(steps: Tensor, most: int) -> Tensor:
     return steps[torch.linspace(0, len(steps) - 1, most).round().long()]
 
 
-def _states(data: Trajectories, steps: Tensor) -> Tensor:
-    """States of some steps of all episodes in a row, ascending ``(n,)``; ``(n, D)``."""
-    parts, start = [], 0
-    for part in data.state_steps.chunks():
-        here = steps[(steps >= start) & (steps < start + len(part))] - start
-        if len(here):
-            parts.append(data._floats(part[here.to(part.device)]).cpu().float())
-        start += len(part)
-    return torch.cat(parts) if parts else torch.zeros(0, data.state_dim)
+class _Sampled:
+    """States of some steps of all episodes in a row, read in one pass and kept as they are stored.
+
+    :param steps: groups of steps
+    """
+
+    def __init__(self, data: Trajectories, steps: Sequence[Tensor]):
+        self.data, self.steps = data, torch.cat(list(steps)).unique()
+        parts, start = [], 0
+        for part in data.state_steps.chunks():
+            low, high = torch.searchsorted(self.steps, torch.tensor([start, start + len(part)])).tolist()
+            parts.append(part[(self.steps[low:high] - start).to(part.device)].cpu())
+            start += len(part)
+        self.stored = torch.cat(parts)
+
+    def at(self, steps: Tensor) -> Tensor:
+        """The states of one of the groups, ``(n, D)``."""
+        return self.data.as_floats(self.stored[torch.searchsorted(self.steps, steps)]).float()
 
 
 def _telling(found: Tensor, usual: Tensor, names: Sequence[str]) -> tuple[Telling, ...]:
     """The entries in which ``found (n, D)`` differ most from ``usual (m, D)``."""
-    if len(found) < _FEWEST:
+    if min(len(found), len(usual)) < _FEWEST:
         return ()
     binary = ((usual == 0) | (usual == 1)).all(0) & ((found == 0) | (found == 1)).all(0)
     shift = (found.mean(0) - usual.mean(0)).abs()
@@ -130,11 +139,13 @@ def find_places(
     starts = segmentation.flat_starts.clone()
     starts[segmentation.places.first] = False
     at = starts.nonzero().flatten()
-    usual = _states(trajectories, _sample(torch.arange(len(options)), _USUAL))
-    found = []
+    groups = [_sample(torch.arange(len(options)), _USUAL)]
     for k in range(segmentation.num_options):
-        begun, ended = at[options[at] == k], at[options[at - 1] == k]
-        on = _states(trajectories, _sample((options == k).nonzero().flatten(), _STATES))
-        begins, ends = (_states(trajectories, _sample(steps, _STATES)) for steps in (begun, ended))
-        found.append(Places(_telling(begins, usual, entries), _telling(ends, on, entries) if len(on) > 1 else ()))
+        chosen = at[options[at] == k], at[options[at - 1] == k], (options == k).nonzero().flatten()
+        groups += [_sample(steps, _STATES) for steps in chosen]
+    states = _Sampled(trajectories, groups)
+    usual, found = states.at(groups[0]), []
+    for k in range(segmentation.num_options):
+        begins, ends, on = (states.at(steps) for steps in groups[1 + 3 * k : 4 + 3 * k])
+        found.append(Places(_telling(begins, usual, entries), _telling(ends, on, entries)))
     return found

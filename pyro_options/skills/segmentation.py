@@ -7,8 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pyro_options.display.fragments import panel, strip
+
 #: an option counts as in use if it covers at least this share of the steps
 IN_USE = 0.01
+
+_SHOWN = 8  # episodes in a notebook
 
 
 class Segment(NamedTuple):
@@ -181,6 +185,12 @@ class Segmentation:
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    def _repr_html_(self) -> str:
+        shown = range(min(len(self), _SHOWN))
+        longest = int(self.lengths[: len(shown)].max())
+        rows = [strip(f"episode {i}", self.episode(i)[0].tolist(), "option {}".format, longest) for i in shown]
+        return panel(repr(self), *rows)
 
     def __repr__(self) -> str:
         return (

@@ -2,7 +2,8 @@
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import overload
 
 import numpy as np
 import torch
@@ -16,10 +17,17 @@ from pyro_options.options.policies import MixedPolicy
 from . import format as file_format
 from .acting import MODULES, ActingSkills, frozen
 from .episodes import batches, check_scores
+from .glossary import legend
 from .imitation import Imitation
+from .notebook import skills_html
+from .option import Option
+from .places import Places, find_places
 from .segmentation import IN_USE, FlatPlaces, Segmentation
 from .summary import Summary, option_names, options_before, summarize_flat, table
 from .trust import Trust
+from .validation import checked_option
+
+_PER_OPTION = ("option_names", "places")  # metadata with a value for each option
 
 
 class Skills(ActingSkills):
@@ -107,17 +115,30 @@ class Skills(ActingSkills):
         return nn.functional.pad(trajectories.encode(actions).float().cpu(), (0, missing))
 
     def describe(self, trajectories: Trajectories | None = None) -> str:
-        """A table with a line for each option.
+        """A table with a line for each option, where options start and stop, trust, and what the columns mean.
 
         :param trajectories: demonstrations for the statistics, by default those that the skills were trained on
         """
-        summary = self.summary if trajectories is None else self.summarize(trajectories)
+        segmentation = None if trajectories is None else self.segment(trajectories)
+        summary = self.summary if trajectories is None else self.summarize(trajectories, segmentation)
         if summary is None:
             raise InputError("Expected demonstrations to describe the options on but got none. Pass trajectories.")
         layout = self.policy.layout if isinstance(self.policy, MixedPolicy) else None
-        lines = table(summary, self.log_weights.cpu(), self.discrete, self.action_names, layout)
-        trust = self.trust
-        return lines if trust is None or trajectories is not None else f"{lines}\n\n{trust.describe()}".rstrip()
+        parts = [table(summary, self.log_weights.cpu(), self.discrete, self.action_names, layout, self._given_names())]
+        places = self.places
+        if trajectories is not None and segmentation is not None:
+            places = find_places(segmentation, trajectories, trajectories.state_names or self.state_names)
+        told = [f"option {k} {line}" for k, one in enumerate(places or ()) for line in one.describe()]
+        parts.append("\n".join(told))
+        if self.trust is not None and trajectories is None:
+            parts.append(self.trust.describe())
+        return "\n\n".join(part for part in (*parts, legend()) if part)
+
+    @property
+    def places(self) -> list[Places] | None:
+        """In which states each option starts and stops in the training data; ``None`` if that was not measured."""
+        found = self.metadata.get("places")
+        return None if found is None else [Places.from_dict(one) for one in found]
 
     @property
     def trust(self) -> Trust | None:
@@ -125,12 +146,54 @@ class Skills(ActingSkills):
         found = self.metadata.get("trust")
         return None if found is None else Trust.from_dict(found)
 
+    def _given_names(self) -> list[str | None]:
+        """The names that :meth:`rename` gave, ``None`` for the others."""
+        return list(self.metadata.get("option_names") or [None] * self.num_options)
+
     @property
     def names(self) -> list[str]:
-        """A short name for each option, with its most frequent action if there is a summary."""
-        if self.summary is None:
-            return [f"option {k}" for k in range(self.num_options)]
-        return option_names(self.summary, self.discrete, self.action_names)
+        """A short name for each option: as :meth:`rename` gave it, else its number and its most frequent action."""
+        found = [f"option {k}" for k in range(self.num_options)]
+        if self.summary is not None:
+            found = option_names(self.summary, self.discrete, self.action_names)
+        return [name if given is None else given for name, given in zip(found, self._given_names())]
+
+    def rename(self, names: Mapping[int, str]) -> "Skills":
+        """New skills in which some options have names of their own, for tables, reports and figures.
+
+        :param names: option -> name
+        """
+        given = self._given_names()
+        for option, name in names.items():
+            checked_option(option, np.zeros(self.state_dim), self.num_options)
+            check(isinstance(name, str) and name.strip() != "", "a name that is text", repr(name))
+            given[option] = name
+        new = copy.copy(self)
+        new.metadata = copy.deepcopy(self.metadata) | {"option_names": given}
+        return new
+
+    def __len__(self) -> int:
+        return self.num_options
+
+    @overload
+    def __getitem__(self, option: int) -> Option: ...
+
+    @overload
+    def __getitem__(self, option: slice | Sequence[int]) -> "Skills": ...
+
+    def __getitem__(self, option):
+        """One option, or with a slice or a list :meth:`only` these."""
+        if isinstance(option, slice):
+            return self.only(range(self.num_options)[option])
+        if isinstance(option, int | np.integer):
+            return Option(self, range(self.num_options)[option])
+        return self.only(option)
+
+    def __iter__(self) -> Iterator[Option]:
+        return (Option(self, k) for k in range(self.num_options))
+
+    def _repr_html_(self) -> str:
+        return skills_html(self)
 
     @property
     def state_names(self) -> tuple[str, ...] | None:
@@ -167,6 +230,9 @@ class Skills(ActingSkills):
             new.log_rows = kept
         new.summary = None if self.summary is None else self.summary.select(index.cpu())
         new.metadata, new.rng = copy.deepcopy(self.metadata), np.random.default_rng(0)
+        for name in _PER_OPTION:
+            if new.metadata.get(name) is not None:
+                new.metadata[name] = [new.metadata[name][k] for k in index.tolist()]
         return new
 
     def used(self, min_share: float = IN_USE) -> "Skills":

@@ -92,14 +92,19 @@ def _mixed(row: Tensor, layout: ActionLayout, names: Sequence[str] | None) -> st
     return ", ".join(parts)
 
 
+def top_actions(row: Tensor, names: Sequence[str], most: int = 3) -> list[tuple[str, float]]:
+    """The most frequent actions of an option and their shares, those below 5 % left out."""
+    return [(names[int(a)], float(row[a])) for a in row.argsort(descending=True)[:most] if row[a] >= 0.05]
+
+
 def _actions(row: Tensor, discrete: bool, names: Sequence[str] | None, layout: ActionLayout | None) -> str:
     """The three most frequent actions, or the mean of continuous ones."""
     if layout is not None:
         return _mixed(row, layout, names)
     if not discrete:
         return _mean(row)
-    best = [int(a) for a in row.argsort(descending=True)[:3] if row[a] >= 0.05]
-    return ", ".join(f"{names[a] if names else a} {100 * float(row[a]):.0f}%" for a in best)
+    best = top_actions(row, names or [str(a) for a in range(len(row))])
+    return ", ".join(f"{name} {100 * share:.0f}%" for name, share in best)
 
 
 def option_names(summary: Summary, discrete: bool, names: Sequence[str] | None) -> list[str]:
@@ -117,15 +122,18 @@ def table(
     discrete: bool,
     names: Sequence[str] | None,
     layout: ActionLayout | None = None,
+    titles: Sequence[str | None] | None = None,
 ) -> str:
     """A plain-text table with a line for each option.
 
     :param layout: of actions whose dimensions belong to different families
+    :param titles: names of options, ``None`` for those that have none
     """
     header = ("option", "usage", "weight", "mean length", "termination", "actions")
+    given = [None] * len(log_weights) if titles is None else titles
     rows = [
         (
-            str(k),
+            str(k) if given[k] is None else f"{k} {given[k]}",
             f"{100 * float(summary.usage[k]):.1f}%",
             f"{float(log_weights[k].exp()):.3f}",
             f"{float(summary.mean_length[k]):.1f}",

@@ -9,9 +9,8 @@ from .charts import (
     segmentation_strip,
     usage_bars,
 )
-from .figure_style import COLUMN, PAGE, STYLE, plt, style
+from .figure_style import COLUMN, NEUTRAL, PAGE, PALETTE, STYLE, ink, option_color, plt, style
 from .growth_plots import growth_timeline
-from .palette import NEUTRAL, PALETTE, ink, option_color
 from .report import write_report
 
 __all__ = [

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from pyro_options.display.palette import option_color
 from pyro_options.errors import check
-
-from .palette import option_color
 
 _BAR, _STRIP = 22, 8  # heights in pixels of the option's name, and of the strip with the options of all steps
 

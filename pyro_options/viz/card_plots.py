@@ -10,11 +10,11 @@ from matplotlib.figure import Figure, FigureBase
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from pyro_options.display.palette import ink, option_color
 from pyro_options.errors import check
 from pyro_options.skills.cards import Card
 
 from .figure_style import PAGE
-from .palette import ink, option_color
 
 _BINS = 12
 _ACTIONS = 4  # maximum number of bars

@@ -10,7 +10,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
 from torch import Tensor
 
-from .palette import PALETTE, ink, option_color
+from pyro_options.display.palette import PALETTE, ink, option_color
 
 
 def usage_bars(ax: Axes, usage: Tensor) -> None:

@@ -4,7 +4,9 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
-from .palette import PALETTE
+from pyro_options.display.palette import NEUTRAL, PALETTE, ink, option_color
+
+__all__ = ["COLUMN", "NEUTRAL", "PAGE", "PALETTE", "STYLE", "ink", "option_color", "plt", "style"]
 
 #: figure widths in inches, of a column and of a page or slide
 COLUMN, PAGE = 3.5, 7.2

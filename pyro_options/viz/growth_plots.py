@@ -9,10 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
+from pyro_options.display.palette import NEUTRAL, PALETTE
 from pyro_options.growth.events import GrowthEvent
 from pyro_options.growth.markers import growth_markers
-
-from .palette import NEUTRAL, PALETTE
 
 _MARKS = {
     "birth": ("born", "^", PALETTE[2]),

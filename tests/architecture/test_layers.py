@@ -11,11 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 _CORE = ("errors", "kernels", "distributions", "growth", "handlers")
-_PARTS = (*_CORE, "nn", "options", "segments", "mixtures", "data", "persistence")
+_PARTS = (*_CORE, "display", "nn", "options", "segments", "mixtures", "data", "persistence")
 
 #: package -> packages that it may import, itself aside
 LAYERS = {
     "errors": (),
+    "display": (),
     "kernels": ("errors",),
     "persistence": ("errors",),
     "experiments": ("errors", "persistence"),
@@ -23,7 +24,7 @@ LAYERS = {
     "growth": ("errors", "kernels", "distributions"),
     "handlers": ("errors", "kernels", "distributions", "growth"),
     "nn": ("errors", "kernels"),
-    "data": (*_CORE, "nn", "options", "persistence"),  # demonstrations drawn from known options
+    "data": (*_CORE, "display", "nn", "options", "persistence"),  # demonstrations drawn from known options
     "options": (*_CORE, "nn"),
     "segments": (*_CORE, "nn", "options"),
     "mixtures": _CORE,

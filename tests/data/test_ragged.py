@@ -249,7 +249,7 @@ def test_discovery_never_pads_the_whole(monkeypatch):
         return padded(self, width)
 
     monkeypatch.setattr(FlatSteps, "padded", recorded)
-    monkeypatch.setattr(Trajectories, "states", property(lambda self: self._floats(whole(self))))
+    monkeypatch.setattr(Trajectories, "states", property(lambda self: self.as_floats(whole(self))))
     skills = discover(data, epochs=2, held_out=0.2, check_every=4, progress=False, device="cpu")
     assert skills.metadata["growth"] and max(largest) <= 2000 < len(data) * 2000
 

@@ -160,7 +160,9 @@ def test_describe_has_a_line_for_each_option():
     skills, data = make_skills(action_names=["left", "right", "jump"]), make_data()
     with pytest.raises(ValueError, match="Pass trajectories"):
         skills.describe()
-    lines = skills.describe(data).splitlines()
+    table, *_, legend = skills.describe(data).split("\n\n")
+    lines = table.splitlines()
+    assert all(column in legend for column in ("usage", "weight", "mean length", "termination", "actions"))
     assert len(lines) == 1 + K and lines[0].split()[:3] == ["option", "usage", "weight"]
     assert any(name in "".join(lines) for name in ("left", "right", "jump"))
     assert "mean" in make_skills(discrete=False).describe(make_data(discrete=False))

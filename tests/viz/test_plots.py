@@ -10,11 +10,11 @@ from support.episodes import BLOCKS, episodes_with_actions
 from support.option_models import single_action_skills
 
 from pyro_options import viz
+from pyro_options.display import luminance
 from pyro_options.growth import GrowthEvent, Move, Usage, Verdict, growth_markers
 from pyro_options.skills import Segment, make_cards
 from pyro_options.skills.cards import END
 from pyro_options.viz import NEUTRAL, PALETTE, ink, option_color
-from pyro_options.viz.palette import luminance
 
 # Machado, Oliveira and Fernandes (2009), full severity, on linear RGB
 VISION = {

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from pyro_options.data.trajectories import Trajectories
+from pyro_options.display.palette import ink, option_color
 from pyro_options.growth.events import GrowthEvent
 from pyro_options.growth.markers import growth_markers
 from pyro_options.skills.cards import END, Card, make_cards
 from pyro_options.skills.segmentation import Segmentation
-from pyro_options.viz.palette import ink, option_color
 
 from .pictures import Frames, embed, frames_of
 

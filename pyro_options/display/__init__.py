@@ -1,0 +1,5 @@
+"""Colours of options, and fragments of HTML that notebooks show."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
