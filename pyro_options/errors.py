@@ -37,7 +37,9 @@ class DiscoveryWarning(UserWarning):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised on Ctrl-C after the state was saved; the message says how to resume."""
+    """Raised on Ctrl-C or SIGTERM after the state was saved; the message says how to resume."""
+
+    signal: int = 2  # SIGINT, or the number of the signal that came
 
 
 def check(condition: bool, expected: str, got: Any, fix: str = "", error: type[InputError] = InputError) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from pyro_options.data.trajectories import Trajectories
+from pyro_options.infer.callbacks import Callbacks
 from pyro_options.infer.counts import ComponentCounts, component_counts
 from pyro_options.infer.trainer import Trainer
 from pyro_options.skills.from_model import to_skills
@@ -94,11 +95,12 @@ def trust_record(
     data: Trajectories,
     test: Trajectories | None,
     others: Sequence[Trainer],
+    callbacks: Callbacks = Callbacks(),
 ) -> Trust:
     """How far the skills can be trusted; trains single policies for comparison."""
     other_skills = [to_skills(one.model, one.guide, packed=data.packed) for one in others]
-    judged, single = _judged(trainer, skills, data, test), one_policy(plan.config, plan.train)
-    return measure(skills, data, judged, single, other_skills, plan.config.action_families)
+    judged, single = _judged(trainer, skills, data, test), one_policy(plan.config, plan.train, callbacks.members)
+    return measure(skills, data, judged, single, other_skills, plan.config.action_families, callbacks)
 
 
 def _judged(trainer: Trainer, skills: Skills, data: Trajectories, test: Trajectories | None) -> Judged | None:

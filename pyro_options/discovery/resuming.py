@@ -6,6 +6,7 @@ from dataclasses import replace
 from pyro_options.errors import check
 from pyro_options.infer.trainer import Trainer
 from pyro_options.persistence.checkpoint import Checkpoint
+from pyro_options.persistence.storage import check_writable
 
 from .config import MethodConfig
 
@@ -16,7 +17,10 @@ def checkpoint_to(given: str | os.PathLike | Checkpoint | None, resume: bool) ->
         check(not resume, "a checkpoint to resume", None, "Pass checkpoint=…, the file that the training was saved in.")
         return None
     given = given if isinstance(given, Checkpoint) else Checkpoint(given)
-    return replace(given, resume=resume or given.resume)
+    given = replace(given, resume=resume or given.resume)
+    if not given.resume:
+        check_writable(given.path)  # before hours of search
+    return given
 
 
 def saved_restarts(saved: Checkpoint | None, default: int) -> int:

@@ -3,7 +3,7 @@
 import logging
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from inspect import signature
 from typing import Any
@@ -12,6 +12,8 @@ from torch import nn
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import DiscoveryWarning, check, choice
+from pyro_options.infer.callbacks import Callback, Callbacks, Phase
+from pyro_options.infer.progress import with_progress
 from pyro_options.infer.train_config import TrainConfig
 from pyro_options.persistence.checkpoint import Checkpoint
 from pyro_options.skills.skills import Skills
@@ -84,6 +86,7 @@ def discover(
     train: TrainConfig | None = None,
     checkpoint: str | os.PathLike | Checkpoint | None = None,
     resume: bool = False,
+    callbacks: Iterable[Callback] = (),
     **config,
 ) -> Skills:
     """Discovers options in demonstrations, and how many there are.
@@ -117,15 +120,17 @@ def discover(
         epochs, otherwise 1
     :param seed: of initialization, splits and training; the same seed gives the same skills
     :param device: ``cpu``, ``cuda`` or ``auto``
-    :param progress: show a progress bar
+    :param progress: show a progress bar of every training, with what it is for
     :param trust: also measure how far the result can be trusted, see :class:`~pyro_options.skills.Trust`: trains single
         policies for comparison, and, if K is open, two shorter runs from other starts. Warnings are issued as
         :class:`~pyro_options.errors.DiscoveryWarning`. Trainings of fewer than 10 epochs are not measured
     :param action_names: names of discrete actions, or of the dimensions of other actions, for tables and figures; by
         default those of the trajectories
     :param train: all other training settings; the arguments above override it
-    :param checkpoint: file to save the training in, every minute and on Ctrl-C
+    :param checkpoint: file to save the training in, every minute, on Ctrl-C and on SIGTERM
     :param resume: resume from that file if it exists; the result is the same as without the interruption
+    :param callbacks: told which phase runs, of every epoch and of every growth check, see
+        :class:`~pyro_options.infer.Callback`; :class:`~pyro_options.infer.TensorBoard` is one
     :param config: fields of :class:`~pyro_options.discovery.MethodConfig`: ``num_options=8`` for a fixed K,
         ``hidden=(64,)`` for a shared state network, ``action_families`` for the distribution of each action dimension
         (:func:`~pyro_options.discovery.resolved_families`), ``termination_cost=2.0`` for longer options;
@@ -148,13 +153,15 @@ def discover(
     given = {name: value for name, value in given.items() if value is not None}
     given |= {"device": device, "progress": progress}
     known, interval = saved_capacity(saved, described), saved_interval(saved)
-    trainings = Trainings(data, known, train, validation, seed, interval, described.searches, given)
+    told = with_progress(Callbacks(callbacks), progress)
+    trainings = Trainings(data, known, train, validation, seed, interval, described.searches, given, told)
 
     plan, first, trials = trainings.searched()
     about = {"method": plan.config.to_dict()} | ({"restarts": restarts} if restarts > 1 else {})
     if saved is not None:
         saved = replace(saved, about={**saved.about, **about})
     trainer = trainings.best(plan, restarts, saved, first)
+    told.on_phase(Phase("training"))
     trainer.run()
     skills = found_skills(trainer.model, trainer.guide, data, trajectories.action_names)
 
@@ -167,7 +174,7 @@ def discover(
     if trajectories.state_names is not None:
         skills.metadata["state_names"] = list(trajectories.state_names)
     if measures:
-        record = trust_record(skills, trainer, plan, data, test, others)
+        record = trust_record(skills, trainer, plan, data, test, others, told)
         skills.metadata["trust"] = record.to_dict()
         for text in record.warnings:
             warnings.warn(text, DiscoveryWarning, stacklevel=2)

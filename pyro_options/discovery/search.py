@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.growth.verdict import total_and_error
+from pyro_options.infer.callbacks import Callback, Phase
 from pyro_options.infer.trainer import Trainer
 from pyro_options.skills.from_model import to_skills
 
@@ -67,7 +67,11 @@ def simplest(trials: Sequence[Trial]) -> Trial:
 
 
 def search(
-    begin: Callable[[Capacity], Trainer], judge: Trajectories, hidden: Any, weight_scale: Any, progress: bool = False
+    begin: Callable[[Capacity], Trainer],
+    judge: Trajectories,
+    hidden: Any,
+    weight_scale: Any,
+    callbacks: Callback = Callback(),
 ) -> tuple[Trial, list[Trial]]:
     """Trains candidates for a few epochs each; returns the simplest good one, to be continued, and all of them.
 
@@ -78,26 +82,26 @@ def search(
     :param judge: held-out episodes
     :param hidden: widths, or :data:`AUTO`
     :param weight_scale: prior scale, or :data:`AUTO`
+    :param callbacks: told which candidate is trained
     """
     widths = WIDTHS if hidden == AUTO else (tuple(hidden),)
     scales = SCALES if weight_scale == AUTO else ()
     first = None if weight_scale == AUTO else weight_scale
-    with tqdm(total=len(widths) + len(scales), disable=not progress, unit="setting", dynamic_ncols=True) as bar:
-        bar.set_description("capacity")
+    count = len(widths) + len(scales)
+    trials = []
+    for number, width in enumerate(widths, 1):
+        callbacks.on_phase(Phase("capacity", number, count, f"hidden = {width}"))
+        trials.append(_trial(Capacity(width, first), begin(Capacity(width, first)), judge, WIDTH_SHARE))
+    chosen, tried = simplest(trials), list(trials)
+    if scales:
         trials = []
-        for width in widths:
-            trials.append(_trial(Capacity(width, first), begin(Capacity(width, first)), judge, WIDTH_SHARE))
-            bar.update()
-        chosen, tried = simplest(trials), list(trials)
-        if scales:
-            trials = []
-            for scale in scales:
-                fork = chosen.trainer.fork()
-                fork.shrink(scale)
-                trials.append(_trial(replace(chosen.capacity, weight_scale=scale), fork, judge, SCALE_SHARE))
-                bar.update()
-            chosen = simplest(trials)
-            tried += trials
+        for number, scale in enumerate(scales, 1 + len(widths)):
+            callbacks.on_phase(Phase("capacity", number, count, f"weight_scale = {scale}"))
+            fork = chosen.trainer.fork()
+            fork.shrink(scale)
+            trials.append(_trial(replace(chosen.capacity, weight_scale=scale), fork, judge, SCALE_SHARE))
+        chosen = simplest(trials)
+        tried += trials
     logger.info("hidden = %s, weight_scale = %s", chosen.capacity.hidden, chosen.capacity.weight_scale)
     return chosen, tried
 

@@ -1,12 +1,13 @@
 """The trainers of one discovery."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check_count
+from pyro_options.infer.callbacks import Callback, Callbacks, Phase
 from pyro_options.infer.device import set_seed
 from pyro_options.infer.restarts import best_start, restart_seed
 from pyro_options.infer.train_config import TrainConfig
@@ -34,6 +35,7 @@ class Trainings:
     :param interval: updates between growth checks, if a training is resumed
     :param held_back: hold these episodes out even if nothing in ``config`` needs them
     :param given: training settings that override ``train``
+    :param callbacks: told of every training
     """
 
     data: Trajectories
@@ -44,6 +46,7 @@ class Trainings:
     interval: int | None
     held_back: bool
     given: Mapping[str, Any]
+    callbacks: Callbacks = field(default_factory=Callbacks)
 
     def plan(self, capacity: Capacity | None = None, epochs: int | None = None) -> Plan:
         """How to train, with another capacity or for another number of epochs."""
@@ -56,7 +59,17 @@ class Trainings:
         """A new trainer with the initial values of restart ``number``."""
         set_seed(restart_seed(self.seed, number))
         parts = assemble(self.data, plan.config, plan.train)
-        return Trainer(parts.model, parts.guide, plan.train_on, plan.train, parts.growth, plan.judge, saved, plan.final)
+        return Trainer(
+            parts.model,
+            parts.guide,
+            plan.train_on,
+            plan.train,
+            parts.growth,
+            held_out=plan.judge,
+            checkpoint=saved,
+            final_data=plan.final,
+            callbacks=self.callbacks.members,
+        )
 
     def searched(self) -> tuple[Plan, Trainer | None, list[Trial]]:
         """The plan with the best capacity, the trainer that was begun with it, and all that was tried."""
@@ -68,7 +81,7 @@ class Trainings:
             plan.judge,
             config.hidden,
             config.weight_scale,
-            progress=plan.train.progress,
+            self.callbacks,
         )
         return self.plan(found.capacity), found.trainer, trials
 
@@ -90,6 +103,7 @@ class Trainings:
                 lambda number: beginnings.pop(number, None) or begin(number),
                 restarts,
                 max(1, round(BEGINNING * epochs)),
+                self.callbacks,
             )
         first.save_to(saved)
         return first
@@ -101,12 +115,13 @@ class Trainings:
         short = self.plan(Capacity(hidden, scale), max(1, round(OTHER_SHARE * plan.train.epochs)))
         found = []
         for number in range(OTHER_STARTS):
+            self.callbacks.on_phase(Phase("other start", number + 1, OTHER_STARTS))
             found.append(self.begin(short, restarts + number))
             found[-1].run()
         return found
 
 
-def one_policy(config: MethodConfig, train: TrainConfig) -> Callable[..., Trainer]:
+def one_policy(config: MethodConfig, train: TrainConfig, callbacks: Iterable[Callback] = ()) -> Callable[..., Trainer]:
     """Makes a trainer of a single policy with the settings of these skills, or with another network."""
 
     def make(data: Trajectories, hidden: tuple[int, ...] | None) -> Trainer:
@@ -119,6 +134,6 @@ def one_policy(config: MethodConfig, train: TrainConfig) -> Callable[..., Traine
         settings = replace(plan.train, epochs=epochs, learning_rate=rate, final_phase=0.9)
         set_seed(train.seed)
         parts = assemble(data, plan.config, settings)
-        return Trainer(parts.model, parts.guide, data, settings)
+        return Trainer(parts.model, parts.guide, data, settings, callbacks=callbacks)
 
     return make

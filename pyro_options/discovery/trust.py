@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.growth.verdict import total_and_error
+from pyro_options.infer.callbacks import Callback, Phase
 from pyro_options.infer.trainer import Trainer
 from pyro_options.options.families import GaussianFamily, bounds_of
 from pyro_options.options.policies import CategoricalPolicy
@@ -142,6 +143,7 @@ def measure(
     one_policy: Callable[[Trajectories, tuple[int, ...] | None], Trainer],
     others: list[Skills],
     families: Any,
+    callbacks: Callback = Callback(),
 ) -> Trust:
     """The record of trust of these skills.
 
@@ -150,6 +152,7 @@ def measure(
         one of given widths
     :param others: skills from other starts
     :param families: of the action dimensions
+    :param callbacks: told of every training
     """
     segmentation = skills.segment(data)
     found: dict = {"at_bounds": share_at_bounds(data, families), "inputs": input_warnings(data)}
@@ -159,7 +162,8 @@ def measure(
         found["gap"] = skills.log_likelihood(judged.train_on) - held_out
         entropy = log_num_actions(data)
         found["chance"] = None if entropy is None else held_out + entropy
-        for name, widths in (("gain", None), ("gain_over_larger", LARGER)):
+        for number, (name, widths) in enumerate((("gain", None), ("gain_over_larger", LARGER)), 1):
+            callbacks.on_phase(Phase("one policy", number, 2))
             trainer = one_policy(judged.train_on, widths)
             trainer.run()
             single = to_skills(trainer.model, trainer.guide, packed=data.packed)

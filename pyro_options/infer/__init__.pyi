@@ -1,14 +1,19 @@
+from .callbacks import Callback, Callbacks, Phase
 from .counts import ComponentCounts, component_counts
 from .device import resolve_device, set_seed
 from .growing_svi import GrowingHistory, train_growing
 from .history import History
 from .mixture_trainer import MixtureConfig, MixtureHistory, MixtureTrainer
+from .progress import ProgressBar
 from .restarts import best_start, restart_seed
 from .schedules import Constant, Exponential, Schedule
+from .tensorboard import TensorBoard
 from .train_config import TrainConfig
 from .trainer import Trainer
 
 __all__ = [
+    "Callback",
+    "Callbacks",
     "ComponentCounts",
     "Constant",
     "Exponential",
@@ -17,7 +22,10 @@ __all__ = [
     "MixtureConfig",
     "MixtureHistory",
     "MixtureTrainer",
+    "Phase",
+    "ProgressBar",
     "Schedule",
+    "TensorBoard",
     "TrainConfig",
     "Trainer",
     "best_start",

@@ -140,8 +140,11 @@ class Health:
                 torch.set_rng_state(random)
             path = Path(saver.checkpoint.path)
             debug = path.with_name(f"{path.name}.debug")
-            saver.save(debug)
-            advice += f" The state before that step is in {debug}: resume from a copy of it to see it again."
+            try:
+                saver.save(debug)
+                advice += f" The state before that step is in {debug}: resume from a copy of it to see it again."
+            except OSError as error:
+                advice += f" The state before that step could not be saved: {error.strerror or error}."
         problem.args = (f"{problem} {advice}",)
         return problem
 

@@ -12,6 +12,7 @@ from pyro_options.errors import check_count
 from pyro_options.growth.contracts import CollapsibleModel, ComponentLikelihood
 from pyro_options.handlers.collapse import collapse
 
+from .callbacks import Callback, Phase
 from .trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,9 @@ def score(trainer: Trainer) -> float:
     return exact_log_likelihood(trainer)
 
 
-def best_start(start: Callable[[int], Trainer], restarts: int, epochs: int) -> Trainer:
+def best_start(
+    start: Callable[[int], Trainer], restarts: int, epochs: int, callbacks: Callback = Callback()
+) -> Trainer:
     """Trains several restarts for a few epochs and returns the one with the best :func:`score`, to be continued.
 
     The likelihood of a model with latent options has many local optima, and the score shows early which one a run is
@@ -64,6 +67,7 @@ def best_start(start: Callable[[int], Trainer], restarts: int, epochs: int) -> T
     :param start: ``start(number)`` returns a new trainer, each with its own initial values
     :param restarts: number of restarts; a single one is returned without training
     :param epochs: epochs to train each restart for
+    :param callbacks: told which restart runs
     """
     check_count(restarts, "restarts")
     if restarts == 1:
@@ -72,6 +76,7 @@ def best_start(start: Callable[[int], Trainer], restarts: int, epochs: int) -> T
     best, highest = None, -float("inf")
     for number in range(restarts):
         trainer = start(number)
+        callbacks.on_phase(Phase("restart", number + 1, restarts))
         trainer.run(max(0, epochs - trainer.epoch))
         reached = score(trainer)
         logger.info("restart %d of %d: %.3f nats per episode", number + 1, restarts, reached)

@@ -5,7 +5,7 @@ import itertools
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -15,7 +15,6 @@ from pyro import poutine
 from pyro.infer import TraceGraph_ELBO
 from pyro.nn import PyroModule
 from torch import Tensor
-from tqdm import tqdm
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
@@ -26,12 +25,15 @@ from pyro_options.handlers.collapse import collapse
 from pyro_options.handlers.entropy import EntropyMessenger
 from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.handlers.temper import TemperMessenger
+from pyro_options.kernels.registry import to_be_compiled
 from pyro_options.nn.shared_product import shared_product
 from pyro_options.persistence.checkpoint import Checkpoint
 
+from .callbacks import Callback, Callbacks
 from .device import resolve_device, set_seed
 from .health import Health, diagnosis, total_norm
 from .history import History
+from .progress import with_progress
 from .resumable_training import ResumableTraining
 from .train_config import TrainConfig
 
@@ -47,6 +49,7 @@ class Trainer(ResumableTraining):
     :param final_data: demonstrations of the final phase, when growth is over, usually ``data`` and ``held_out``
         together; ``data`` by default
     :param checkpoint: where to save and whether to resume; a path saves every minute
+    :param callbacks: told of epochs and growth, see :class:`~pyro_options.infer.Callback`
     """
 
     COUNTS: ClassVar[tuple[str, ...]] = ("epoch", "num_steps", "batch")
@@ -61,6 +64,7 @@ class Trainer(ResumableTraining):
         held_out: Trajectories | None = None,
         checkpoint: Checkpoint | str | os.PathLike | None = None,
         final_data: Trajectories | None = None,
+        callbacks: Iterable[Callback] = (),
     ):
         set_seed(config.seed)
         self.device = resolve_device(config.device)
@@ -79,8 +83,10 @@ class Trainer(ResumableTraining):
         self.epoch_generator_state = self.shuffle_generator.get_state()  # at the start of the epoch
         self.total: tuple[float, float] = (0.0, 0)  # summed objective and weight of the episodes of this epoch so far
         self._epochs_to_run: int | None = None  # argument of the current call of run
+        self._compiles = False  # whether the first step of a run has to compile kernels
         self._validated = 0  # the K for which Pyro's validation has passed
         self.health = Health(self)
+        self.callbacks = with_progress(Callbacks(callbacks), config.progress)
         self.save_to(Checkpoint(checkpoint) if isinstance(checkpoint, str | os.PathLike) else checkpoint)
 
     def _parameter_groups(self) -> list[dict[str, Any]]:
@@ -112,9 +118,9 @@ class Trainer(ResumableTraining):
             group["weight_decay"] = self._weight_decay(scale)
 
     def fork(self) -> "Trainer":
-        """A copy that can be trained on independently; it shares the data and is not saved."""
+        """A copy that can be trained on independently; it shares data and callbacks, and is not saved."""
         saver, self.saver = self.saver, None
-        shared = {id(one): one for one in (self.data, self.held_out, self.final_data)}
+        shared = {id(one): one for one in (self.data, self.held_out, self.final_data, self.callbacks)}
         twin = copy.deepcopy(self, shared)
         self.saver = saver
         return twin
@@ -209,6 +215,7 @@ class Trainer(ResumableTraining):
         """
         growth, model = self.growth, adapt(self.model, self.guide)
         assert growth is not None
+        self.callbacks.on_status("growth check")
         with torch.no_grad(), growth, pyro.get_param_store().scope():
             for batch in self.data.minibatches(self.config.batch_size):
                 trace = poutine.trace(self.temper(self.guide)).get_trace(batch)
@@ -232,6 +239,8 @@ class Trainer(ResumableTraining):
             self.history.growth_epochs.append(self.epoch)
         if event.num_removed:
             self.history.removal_epochs.append(self.epoch)
+        self.callbacks.on_growth(self, event)
+        self.callbacks.on_status("")
         return event
 
     def remove_unneeded(self) -> None:
@@ -265,8 +274,20 @@ class Trainer(ResumableTraining):
         checkpoint, Ctrl-C saves before it raises :class:`~pyro_options.errors.Interrupted`.
         """
         self._epochs_to_run = epochs
-        self.drive()
+        self.callbacks.on_start(self, self._num_epochs)
+        self._compiles = to_be_compiled()
+        if self._compiles:
+            self.callbacks.on_status("compiling, once")
+        try:
+            self.drive()
+        finally:
+            self.callbacks.on_end(self)
         return self.history
+
+    @property
+    def _num_epochs(self) -> int:
+        """Epochs of the current call of :meth:`run`."""
+        return max(0, self.config.epochs - self.epoch) if self._epochs_to_run is None else self._epochs_to_run
 
     def check_state(self) -> None:
         self.health.check_parameters("An update failed")
@@ -274,12 +295,9 @@ class Trainer(ResumableTraining):
     def steps(self) -> Iterator[None]:
         """Yields after each update, and after each epoch with its growth check."""
         epochs = self._epochs_to_run
-        count = max(0, self.config.epochs - self.epoch) if epochs is None else epochs
         start, before = time.perf_counter(), self.history.seconds
-        bar = tqdm(range(count), disable=not self.config.progress, unit="epoch", dynamic_ncols=True)
-        for _ in bar:
+        for _ in range(self._num_epochs):
             yield from self.train_epoch()
-            bar.set_postfix(objective=f"{self.history.objective[-1]:.3f}", K=self.model.num_options)
             if self.epoch == self.config.final_epoch < self.config.epochs:
                 self.remove_unneeded()
                 self.history.judge_scores = self._judge_scores()
@@ -312,6 +330,7 @@ class Trainer(ResumableTraining):
         count = data.num_batches(self.config.batch_size)
         for batch in itertools.islice(batches, self.batch, None):
             objective = self.step(batch)
+            self._tell_of_step()
             weight = len(batch) * batch.dataset_size / batch.population  # of each batch in a pass over the data
             del batch  # before the next one is made: with one long episode it can be a large part of the data
             if not math.isnan(objective):
@@ -327,6 +346,7 @@ class Trainer(ResumableTraining):
             (0.0, 0),
             self.shuffle_generator.get_state(),
         )
+        self.callbacks.on_epoch(self)
 
     def record(self, objective: float) -> None:
         """Appends an epoch to the history."""
@@ -334,3 +354,9 @@ class Trainer(ResumableTraining):
         self.history.num_options.append(self.model.num_options)
         self.history.temperature.append(self.temper.temperature)
         self.history.entropy_weight.append(self.entropy.weight)
+
+    def _tell_of_step(self) -> None:
+        if self._compiles:
+            self._compiles = False
+            self.callbacks.on_status("")
+        self.callbacks.on_step(self)

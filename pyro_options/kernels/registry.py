@@ -1,6 +1,7 @@
 """The registry of kernels: availability, devices, threads, and autograd functions that keep Pyro's provenance."""
 
 import importlib
+import importlib.util
 import threading
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
@@ -59,6 +60,7 @@ class Kernels:
 
     def __init__(self, name: str, thread_work: int):
         self.name, self.thread_work = name, thread_work
+        self.used = False  # whether a kernel of the module has run in this process
 
     @cached_property
     def module(self) -> ModuleType | None:
@@ -93,6 +95,7 @@ class Kernels:
         :param work: total work, which decides how many threads are worth starting
         :param settings: integers, which a compiled kernel receives as one array between inputs and outputs, if any
         """
+        self.used = True
         inputs, outputs = [x.detach().contiguous() for x in inputs], [x.detach() for x in outputs]
         device = inputs[0].device.type
         if device == "cpu":
@@ -127,6 +130,11 @@ KERNELS = {
         "segment_marginal": 200,  # steps
     }.items()
 }
+
+
+def to_be_compiled() -> bool:
+    """Whether kernels will be compiled, or read from the cache of an earlier process, when they are first used."""
+    return not any(one.used for one in KERNELS.values()) and importlib.util.find_spec("numba") is not None
 
 
 def keep_provenance(result: Any, *inputs: Any) -> Any:

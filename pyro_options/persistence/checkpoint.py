@@ -5,6 +5,7 @@ A run that was killed and resumed ends with the same parameters, bit for bit, as
 
 import logging
 import os
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from pyro_options.errors import FileError, Interrupted, check
 
-from .storage import Format, checksum, previous_of, reading, sweep
+from .storage import Format, check_writable, checksum, previous_of, reading, sweep
 
 logger = logging.getLogger(__name__)
 
@@ -101,18 +102,24 @@ class Saver:
     """Saves and restores the state of a loop.
 
     Constructing it restores the loop if ``checkpoint.resume`` is set, and otherwise raises if ``checkpoint.path`` holds
-    an unfinished run.
+    an unfinished run. It also raises if the state of a loop that has not begun cannot be written there.
     """
 
     def __init__(self, loop: Stateful, checkpoint: Checkpoint):
         self.loop, self.checkpoint = loop, checkpoint
         self.settings = loop.settings() | {"about": plain(checkpoint.about)}
-        self._step, self._time = loop.num_steps, time.monotonic()
+        done = loop.num_steps
+        self._step, self._time = done, time.monotonic()
+        self.saved_step: int | None = None  # number of steps in the newest checkpoint
+        self.saved_finished = False  # whether it is that of a completed run
         sweep(checkpoint.path)
         if checkpoint.resume:
             self.load()
         else:
             self._refuse_to_overwrite()
+        if not loop.finished and not done:  # later, a full disk must not cost what was done
+            tensors = loop.capture()[1].values()
+            check_writable(checkpoint.path, sum(tensor.nbytes for tensor in tensors))
 
     def _refuse_to_overwrite(self) -> None:
         path = Path(self.checkpoint.path)
@@ -134,6 +141,7 @@ class Saver:
             self._compare(config["settings"])
             self.loop.restore(config["state"], tensors)
         self._step, self._time = self.loop.num_steps, time.monotonic()
+        self.saved_step, self.saved_finished = self._step, self.loop.finished
         logger.info("resuming: %s", self.loop.progress_message)
         return True
 
@@ -160,6 +168,29 @@ class Saver:
         self.loop.FORMAT.write(place, config, tensors, previous)
         if path is None:
             self._step, self._time = self.loop.num_steps, time.monotonic()
+            self.saved_step, self.saved_finished = self._step, self.loop.finished
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether the newest checkpoint holds the completed run."""
+        return self.loop.finished and self.saved_finished and self.saved_step == self.loop.num_steps
+
+    def save_if_possible(self) -> None:
+        """Writes a checkpoint now; if that fails, logs what is not saved, and the loop goes on."""
+        try:
+            self.save()
+        except OSError as error:
+            self._step, self._time = self.loop.num_steps, time.monotonic()  # try again after the usual interval
+            if self.loop.finished:
+                rest = "The run is complete and its result is returned: save that elsewhere."
+            else:
+                rest = "The run goes on and tries again later; if it is stopped before, what is not saved is lost."
+            logger.warning("%s %s", self._not_saved(error), rest)
+
+    def _not_saved(self, error: OSError) -> str:
+        held = "holds no checkpoint" if self.saved_step is None else f"holds the first {self.saved_step} steps alone"
+        what = f"Not saved: {self.loop.progress_message}, but {self.checkpoint.path} {held}"
+        return f"{what} ({error.strerror or error})."
 
     @property
     def due(self) -> bool:
@@ -168,6 +199,23 @@ class Saver:
         if steps is not None and self.loop.num_steps - self._step >= steps:
             return True
         return time.monotonic() - self._time >= self.checkpoint.every_seconds
+
+    def save_before_stop(self) -> Interrupted:
+        """Writes a checkpoint, if that fails to the folder for temporary files; returns the exception to raise."""
+        try:
+            self.save()
+        except OSError as error:
+            text, path = self._not_saved(error), Path(self.checkpoint.path)
+            try:
+                rescued = Path(tempfile.mkdtemp(prefix="pyro_options-")) / path.name
+                self.save(rescued)
+            except OSError as second:
+                return Interrupted(f"Stopped. {text} Nor could it be saved for now: {second.strerror or second}.")
+            return Interrupted(
+                f"Stopped. {text} Everything is in {rescued} instead: move it to {path} and do the same again with "
+                "resume=True (--resume) to continue."
+            )
+        return self.interrupted()
 
     def interrupted(self) -> Interrupted:
         """The exception to raise after saving on Ctrl-C; its message says how to resume."""

@@ -17,7 +17,8 @@ class ResumableLoop(ABC):
 
     A subclass defines its state (:meth:`capture`, :meth:`restore`) and its work, :meth:`steps`: a generator that yields
     wherever that state is consistent. :meth:`drive` runs it. With a checkpoint it saves at the checkpoint's intervals
-    and at the end; Ctrl-C saves before it raises :class:`~pyro_options.errors.Interrupted`.
+    and at the end; Ctrl-C and SIGTERM save before it raises :class:`~pyro_options.errors.Interrupted`. A checkpoint
+    that cannot be written, on a full disk for instance, is logged and does not stop the loop.
     """
 
     FORMAT: ClassVar[Format]  # of its checkpoint files
@@ -81,12 +82,15 @@ class ResumableLoop(ABC):
             if not pause.requested or self.saver is None:
                 raise
             # Ctrl-C also killed the worker processes of this step: the step is lost, earlier ones are saved.
-            raise self.saver.interrupted() from error
+            raise pause.explained(self.saver.interrupted()) from error
 
     def _save(self, pause: Pause, at_once: bool = False) -> None:
         """Saves if a checkpoint is due; raises ``Interrupted`` if Ctrl-C was pressed."""
-        if self.saver is not None and (at_once or pause.requested or self.saver.due):
-            self.check_state()
-            self.saver.save()
-            if pause.requested:
-                raise self.saver.interrupted()
+        saver = self.saver
+        if saver is None or not (at_once or pause.requested or saver.due):
+            return
+        self.check_state()
+        if pause.requested:
+            raise pause.explained(saver.save_before_stop())
+        if not saver.up_to_date:
+            saver.save_if_possible()

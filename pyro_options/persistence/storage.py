@@ -11,7 +11,7 @@ import logging
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -102,6 +102,26 @@ def reading(path: str | os.PathLike, writer: str) -> Iterator[None]:
     except _BROKEN as error:
         text = f"Expected a file that {writer} wrote but got {type(error).__name__}: {error}. Write it again."
         raise FileError(f"{name}: {text}") from error
+
+
+def check_writable(path: str | os.PathLike, num_bytes: int = 1) -> None:
+    """Raises :class:`FileError` if no file of this size can be written at ``path``, by writing one beside it."""
+    path = Path(path)
+    probe, part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp"), bytes(min(num_bytes, 2**20))
+    try:
+        with open(probe, "xb") as file:
+            for start in range(0, num_bytes, len(part)):
+                file.write(part[: num_bytes - start])
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        fix = "Make space or the folder writable, or save to another place."
+        raise FileError(
+            f"Expected to be able to write {num_bytes:,} bytes to {path} but got: {error.strerror}. {fix}"
+        ) from error
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
 
 
 def sweep(path: str | os.PathLike) -> None:

@@ -1,8 +1,11 @@
-"""Ctrl-C saves the training and says how to resume it."""
+"""Ctrl-C and SIGTERM save the training, and the message says how to resume it."""
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,21 +15,24 @@ from pyro_options.discovery import discover
 from pyro_options.errors import InputError, Interrupted
 from pyro_options.persistence import Checkpoint, explained_interrupts, postponing_interrupts
 
+ROOT = Path(__file__).parents[2]
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, number):
     path = tmp_path / "run.safetensors"
-    trainer, handler = make_trainer(checkpoint=path), signal.getsignal(signal.SIGINT)
+    trainer, handler = make_trainer(checkpoint=path), signal.getsignal(number)
     take = trainer.step
 
     def step(batch):
         if trainer.num_steps == 5:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
         return take(batch)
 
     trainer.step = step
-    with pytest.raises(Interrupted, match=r"6 steps and 1 of 4 epochs.*run.safetensors.*--resume"):
+    with pytest.raises(Interrupted, match=r"6 steps and 1 of 4 epochs.*run.safetensors.*--resume") as caught:
         trainer.run()
-    assert signal.getsignal(signal.SIGINT) is handler
+    assert signal.getsignal(number) is handler and caught.value.signal == number
     resumed = make_trainer(checkpoint=Checkpoint(path, resume=True))
     assert resumed.num_steps == 6
     assert finished(resumed) == finished(make_trainer())
@@ -55,6 +61,33 @@ def test_a_command_prints_the_message_of_the_interruption(capsys):
     assert caught.value.code == 130 and "All is saved." in capsys.readouterr().err
     with explained_interrupts():
         pass
+
+
+def test_a_command_ended_by_sigterm_exits_as_one(tmp_path):
+    code = """
+import os, signal
+from support.small_trainings import make_trainer
+from pyro_options.persistence import explained_interrupts
+trainer = make_trainer(checkpoint="run.safetensors")
+take = trainer.step
+trainer.step = lambda batch: (os.kill(os.getpid(), signal.SIGTERM), take(batch))[1]
+with explained_interrupts():
+    trainer.run()
+"""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 128 + signal.SIGTERM and "Everything is in run.safetensors" in done.stderr
+    assert make_trainer(checkpoint=Checkpoint(tmp_path / "run.safetensors", resume=True)).num_steps == 1
+
+
+def test_sigterm_twice_does_not_break_off_the_saving():
+    with postponing_interrupts() as pause:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert pause.signal == signal.SIGTERM
+    with pytest.raises(KeyboardInterrupt), postponing_interrupts():
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_an_interruption_during_the_last_check_is_reported_too(tmp_path):

@@ -14,18 +14,30 @@ from support.methods import required_settings
 DATA = make_episodes(24)
 
 
-def make_trainer(name="options-exact", checkpoint=None, data=DATA, epochs=4, batch_size=7, method=None, **train):
+def make_trainer(
+    name="options-exact",
+    checkpoint=None,
+    data=DATA,
+    epochs=4,
+    batch_size=7,
+    method=None,
+    callbacks=(),
+    show=False,
+    **train,
+):
     """A method of one small layer that checks growth every three steps, on 24 episodes.
 
     :param method: settings of the method that differ
+    :param show: show progress
     :param train: settings of training that differ
     """
     set_seed(0)
     given = {"hidden": (8,), "check_every": 3, "rule": "usage"} | required_settings(name)
     given = {key: value for key, value in given.items() if key not in METHODS[name]}
     parts = build(name, data, **given | (method or {}))
-    settings = TrainConfig(epochs=epochs, batch_size=batch_size, progress=False, device="cpu", **train)
-    return Trainer(parts.model, parts.guide, data, settings, parts.growth, checkpoint=checkpoint)
+    settings = TrainConfig(epochs=epochs, batch_size=batch_size, progress=show, device="cpu", **train)
+    how = {"checkpoint": checkpoint, "callbacks": callbacks}
+    return Trainer(parts.model, parts.guide, data, settings, parts.growth, **how)
 
 
 def finished(trainer):
