@@ -44,7 +44,8 @@ ROWS: tuple[tuple[str, dict[str, str]], ...] = (
             "viz": "plots, report, GIFs",
         },
     ),
-    ("top", {"": "discover, Skills"}),
+    ("top", {"": "discover, Skills", "cli": "pyro-options discover …"}),
+    ("top", {"__main__": "python -m pyro_options"}),
 )
 
 #: a second pile beside the first, from the bottom up

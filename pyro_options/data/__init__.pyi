@@ -20,6 +20,7 @@ from .saved_policies import load_policy
 from .sources import open_trajectories
 from .stored_episodes import StoredEpisodes
 from .synthetic import Synthetic, synthetic_options
+from .table_writer import to_dataframe, write_table
 from .trajectories import Trajectories
 
 __all__ = [
@@ -53,6 +54,8 @@ __all__ = [
     "rollout",
     "simulated_decisions",
     "synthetic_options",
+    "to_dataframe",
     "to_minari",
     "unpack_bits",
+    "write_table",
 ]

@@ -26,7 +26,8 @@ READERS: dict[str, Callable[..., Trajectories]] = {
 }
 
 
-def _reader(source: str) -> Callable[..., Trajectories]:
+def reader_of(source: str) -> Callable[..., Trajectories]:
+    """The function that reads a file, a folder or a Minari id."""
     path = Path(source)
     if path.is_dir():
         return from_lerobot if (path / "meta" / "info.json").is_file() else Trajectories.load
@@ -52,7 +53,7 @@ def open_trajectories(source: str | os.PathLike, **settings: Any) -> Trajectorie
 
     :param settings: arguments of that function
     """
-    reader = _reader(os.fspath(source))
+    reader = reader_of(os.fspath(source))
     target = from_dataframe if reader in (from_csv, from_parquet) else reader
     known = [name for name in signature(target).parameters if name not in ("path", "root", "frame", "dataset", "cls")]
     for name in settings:

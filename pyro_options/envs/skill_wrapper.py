@@ -197,7 +197,7 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
             return bool(rng.random() < self._imitation.switch_probability(state, self._belief))
         return self.skills.terminates(state, option, rng=rng)
 
-    def _primitive(self, action: Any) -> Any:
+    def primitive(self, action: Any) -> Any:
         """The environment's action: with the offset of a discrete space, or clipped to the bounds of a Box."""
         space = self.env.action_space
         if isinstance(space, spaces.Discrete):
@@ -214,7 +214,7 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         """One inner step; with ``imitate``, it also updates the belief over the active option."""
         if self._imitation is not None:
             self._belief = self._imitation.update(self._seen(), action, self._belief) if belief is None else belief
-        self._observation, reward, terminated, truncated, info = self.env.step(self._primitive(action))
+        self._observation, reward, terminated, truncated, info = self.env.step(self.primitive(action))
         if self.record_frames:
             frames.append(self.env.render())
         return reward, terminated, truncated, info
