@@ -15,6 +15,7 @@ from pyro_options.infer.trainer import Trainer
 from pyro_options.options.families import GaussianFamily, bounds_of
 from pyro_options.options.policies import CategoricalPolicy
 from pyro_options.skills.from_model import to_skills
+from pyro_options.skills.scores import adjusted_rand
 from pyro_options.skills.segmentation import Segmentation
 from pyro_options.skills.skills import Skills
 from pyro_options.skills.trust import Gain, Trust
@@ -54,20 +55,6 @@ class Judged:
         total, error = total_and_error(self.scores - other)
         steps = self.episodes.num_steps
         return Gain(total / steps, error / steps)
-
-
-def adjusted_rand(first: Tensor, second: Tensor) -> float:
-    """The adjusted Rand index of two labellings: 1 if they are the same up to names, 0 in expectation by chance."""
-    table = torch.zeros(int(first.max()) + 1, int(second.max()) + 1, dtype=torch.float64)
-    table.index_put_((first.flatten(), second.flatten()), torch.ones(first.numel(), dtype=torch.float64), True)
-
-    def pairs(counts: Tensor) -> float:
-        return float((counts * (counts - 1) / 2).sum())
-
-    both, rows, columns = pairs(table), pairs(table.sum(1)), pairs(table.sum(0))
-    chance = rows * columns / pairs(table.sum().unsqueeze(0))
-    highest = (rows + columns) / 2
-    return 1.0 if highest == chance else (both - chance) / (highest - chance)
 
 
 def input_warnings(data: Trajectories) -> tuple[str, ...]:

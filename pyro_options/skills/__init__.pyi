@@ -10,6 +10,7 @@ from .policy_weights import PolicyWeights, policy_weights
 from .scores import (
     BoundaryScores,
     LabelScores,
+    adjusted_rand,
     boundaries,
     boundary_scores,
     found_options,
@@ -39,6 +40,7 @@ __all__ = [
     "Telling",
     "Trust",
     "WeightPosterior",
+    "adjusted_rand",
     "boundaries",
     "boundary_scores",
     "find_places",

@@ -19,7 +19,7 @@ TERMS = {
     "p(new choice)": "probability that an option was chosen at this step, given all actions of the episode; the same "
     "option may be chosen again",
     "starts where": "entries of the state that differ most from the usual where the option starts: the middle 80 % of "
-    "their values, or for bits the share of ones. The first option of an episode does not count",
+    "their values, or the share of the larger of two values. The first option of an episode does not count",
     "stops where": "the same for the states in which it ends, compared with those in which it is active",
     "then comes": "the option of the next segment, or the end of the episode",
 }

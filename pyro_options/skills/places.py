@@ -14,7 +14,7 @@ from .segmentation import Segmentation
 #: share of the values that a range covers
 COVERED = 0.8
 
-#: smallest difference that is mentioned: of means, in standard deviations; of shares of ones
+#: smallest difference that is mentioned: of means, in standard deviations; of shares of a value
 NOTABLE = {"range": 0.5, "share": 0.25}
 
 _ENTRIES = 3  # mentioned per option, at most
@@ -27,12 +27,12 @@ _FEWEST = 5  # starts or stops for a statement
 class Telling:
     """An entry of a state whose values at the starts, or stops, of an option differ from the usual.
 
-    ``low`` and ``high`` are the ends of the middle 80 % of the values; of an entry that is 0 or 1, both are the share
-    of ones.
+    ``low`` and ``high`` are the ends of the middle 80 % of the values. If the entry has two values, both are the share
+    of the larger one, ``value``.
     """
 
     name: str
-    binary: bool
+    value: float | None
     low: float
     high: float
     usual_low: float
@@ -40,8 +40,9 @@ class Telling:
 
     def describe(self) -> str:
         """One phrase."""
-        if self.binary:
-            return f"{self.name} = 1 in {100 * self.low:.0f}% (usually {100 * self.usual_low:.0f}%)"
+        if self.value is not None:
+            shares = f"in {100 * self.low:.0f}% (usually {100 * self.usual_low:.0f}%)"
+            return f"{self.name} = {self.value:g} {shares}"
         usual = f"{self.usual_low:.3g} to {self.usual_high:.3g}"
         return f"{self.name} {self.low:.3g} to {self.high:.3g} (usually {usual})"
 
@@ -111,18 +112,22 @@ def _telling(found: Tensor, usual: Tensor, names: Sequence[str]) -> tuple[Tellin
     """The entries in which ``found (n, D)`` differ most from ``usual (m, D)``."""
     if min(len(found), len(usual)) < _FEWEST:
         return ()
-    binary = ((usual == 0) | (usual == 1)).all(0) & ((found == 0) | (found == 1)).all(0)
+    low, high = (torch.stack([found.aminmax(dim=0)[i], usual.aminmax(dim=0)[i]]) for i in (0, 1))
+    low, high = low.amin(0), high.amax(0)
+    two = ((usual == low) | (usual == high)).all(0) & ((found == low) | (found == high)).all(0)
     shift = (found.mean(0) - usual.mean(0)).abs()
-    effect = torch.where(binary, shift / NOTABLE["share"], shift / (NOTABLE["range"] * usual.std(0).clamp(min=1e-9)))
+    unit = torch.where(two, NOTABLE["share"] * (high - low), NOTABLE["range"] * usual.std(0)).clamp(min=1e-9)
+    effect = shift / unit
     best = [int(d) for d in effect.argsort(descending=True)[:_ENTRIES] if effect[d] >= 1]
     ends = torch.tensor([(1 - COVERED) / 2, (1 + COVERED) / 2])
     told = []
     for d in best:
-        if binary[d]:
-            spans = [float(values[:, d].mean()) for values in (found, found, usual, usual)]
+        if two[d]:
+            spans = [float((values[:, d] == high[d]).float().mean()) for values in (found, found, usual, usual)]
         else:
             spans = [*found[:, d].quantile(ends).tolist(), *usual[:, d].quantile(ends).tolist()]
-        told.append(Telling(names[d], bool(binary[d]), *spans))
+        if spans[:2] != spans[2:]:
+            told.append(Telling(names[d], float(high[d]) if two[d] else None, *spans))
     return tuple(told)
 
 

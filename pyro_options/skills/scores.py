@@ -129,6 +129,20 @@ def hungarian_accuracy(predicted: Tensor, true: Tensor, mask: Tensor) -> float:
     return float(np.mean([named.get(one, -1) == other for one, other in zip(ours.tolist(), truth.tolist())]))
 
 
+def adjusted_rand(first: Tensor, second: Tensor) -> float:
+    """The adjusted Rand index of two labellings: 1 if they are the same up to names, 0 in expectation by chance."""
+    table = torch.zeros(int(first.max()) + 1, int(second.max()) + 1, dtype=torch.float64)
+    table.index_put_((first.flatten(), second.flatten()), torch.ones(first.numel(), dtype=torch.float64), True)
+
+    def pairs(counts: Tensor) -> float:
+        return float((counts * (counts - 1) / 2).sum())
+
+    both, rows, columns = pairs(table), pairs(table.sum(1)), pairs(table.sum(0))
+    chance = rows * columns / pairs(table.sum().unsqueeze(0))
+    highest = (rows + columns) / 2
+    return 1.0 if highest == chance else (both - chance) / (highest - chance)
+
+
 def label_scores(predicted: Tensor, true: Tensor, mask: Tensor) -> LabelScores:
     """Mutual information, Rand index and Hungarian accuracy over all steps. Needs the extra ``metrics``.
 

@@ -27,7 +27,7 @@ def test_starts_and_stops_are_told_by_the_entries_that_differ():
     data = Trajectories(states, segmentation.options, num_actions=2).with_names(state_names=["x", "height", "key"])
     first, second, never = find_places(segmentation, data)
     start = {one.name: one for one in second.starts}
-    assert set(start) == {"height", "key"} and start["key"].binary and start["key"].low == 1.0
+    assert set(start) == {"height", "key"} and start["key"].value == 1 and start["key"].low == 1.0
     assert start["height"].low == pytest.approx(2, abs=0.05) and start["height"].high == pytest.approx(2, abs=0.05)
     assert start["height"].usual_low < 0 < start["height"].usual_high
     assert [one.name for one in second.stops] == ["height"] and second.stops[0].low == second.stops[0].high == 5
@@ -48,6 +48,14 @@ def test_bits_have_names_of_their_own():
     assert [one.name for one in find_places(segmentation, data)[1].starts] == ["byte 1, bit 5"]
     named = find_places(segmentation, data, ["score", "lives"])
     assert [one.name for one in named[1].starts] == ["lives, bit 5"]
+
+
+def test_entries_with_two_values_are_told_by_a_share():
+    segmentation, states = walks()
+    signed = 2 * states[..., 2:] - 1
+    (found,) = find_places(segmentation, Trajectories(signed, segmentation.options, num_actions=2))[1].starts
+    assert found.value == 1 and found.low == found.high == 1 and 0.4 < found.usual_low < 0.7
+    assert found.describe().startswith("state 0 = 1 in 100% (usually ")
 
 
 def test_nothing_is_said_on_random_states_or_few_segments():

@@ -15,6 +15,7 @@ from pyro_options.data import synthetic_options
 from pyro_options.models import OptionHMM
 from pyro_options.skills import (
     BoundaryScores,
+    adjusted_rand,
     boundaries,
     boundary_scores,
     found_options,
@@ -193,3 +194,14 @@ def test_a_mask_of_numbers_is_refused():
     ):
         with pytest.raises(ValueError, match=r"a mask of bits .*\.bool\(\)"):
             call()
+
+
+def test_adjusted_rand_agrees_with_scikit_learn():
+    cluster = pytest.importorskip("sklearn.metrics.cluster")
+    torch.manual_seed(0)
+    for _ in range(5):
+        one, other = torch.randint(4, (200,)), torch.randint(3, (200,))
+        other = torch.where(torch.rand(200) < 0.5, one.clamp(max=2), other)
+        expected = cluster.adjusted_rand_score(one.numpy(), other.numpy())
+        assert adjusted_rand(one, other) == pytest.approx(expected, abs=1e-12)
+    assert adjusted_rand(one, one) == 1 and adjusted_rand(one * 0, one * 0) == 1

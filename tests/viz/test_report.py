@@ -63,7 +63,7 @@ def test_timelines_and_cards_show_the_segmentation(tmp_path):
     assert cards[0]["usage"] == pytest.approx(9 / 29, abs=1e-4) and cards[0]["actions"] == [1, 0, 0, 0]
     assert cards[0]["lengthQuartiles"][1] == 4.5 and cards[0]["segments"] == 2
     assert dict(map(tuple, cards[0]["followers"])) == {1: 0.5, None: 0.5}
-    starts = cards[2]["starts"]
+    starts = cards[2]["startSteps"]
     assert starts["width"] == 2 and [i for i, share in enumerate(starts["shares"]) if share] == [0, 5]  # at 0 and 10
     assert [0, 10, 17] in cards[2]["examples"]
     tiles = {label: value for label, value, _ in page["tiles"]}
@@ -106,6 +106,39 @@ def test_without_trajectories_the_saved_summary_is_shown(tmp_path):
     page = write(tmp_path, skills).data
     assert {card["option"]: card["meanLength"] for card in page["cards"]} == {0: 4.5, 1: 4.5, 2: 5.5}
     assert page["trajectories"] == [] and page["growth"] is None
+
+
+def test_the_report_explains(tmp_path):
+    """What the columns mean, in which states an option starts and stops, and frames of that."""
+    rows = [[0] * 4 + [1] * 4 + [0] * 4] * 8
+    data = episodes_with_actions(*rows)
+    states = data.states.clone()
+    states[:, 4, 1], states[:, 8, 1] = 9.0, -9.0
+    data = Trajectories(states, data.actions, num_actions=4).with_names(state_names=["x", "height", "y"])
+    skills = single_action_skills(0, 1)
+    page = write(tmp_path, skills, data, frames=[np.zeros((12, 4, 4, 3), np.uint8)]).data
+    terms = dict(page["glossary"])
+    assert {"usage", "weight", "mean length", "termination", "actions", "p(new choice)", "nats per step"} <= set(terms)
+    card = next(card for card in page["cards"] if card["option"] == 1)
+    assert card["starts"][0].startswith("height 9 to 9 (usually") and card["stops"][0].startswith("height -9 to -9")
+    assert [0, 4] in card["startFrames"] and [0, 8] in card["stopFrames"]
+    other = next(card for card in page["cards"] if card["option"] == 0)
+    assert all(step > 0 for _, step in other["startFrames"]) and all(step < 12 for _, step in other["stopFrames"])
+
+
+def test_two_runs_are_compared(tmp_path):
+    data = episodes_with_actions(*BLOCKS)
+    skills, other = single_action_skills(0, 1, 2), single_action_skills(2, 0, 1, 3, log_likelihood={"train": -0.5})
+    page = write(tmp_path, skills, data, other=other, run_names=("new", HOSTILE))
+    found = page.data["comparison"]
+    assert found["names"] == ["new", HOSTILE] and found["agreement"] == 1
+    assert found["rows"] == [0, 1, 2] and [one["option"] for one in found["columns"]] == [0, 1, 2]
+    assert found["overlap"] == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    figures = {label: values for label, *values in found["figures"]}
+    assert figures["options"] == ["3", "4"] and figures["log-likelihood, training"] == [None, "−0.5000"]
+    assert "log-likelihood, held out" not in figures and len(page.scripts) == 2
+    with pytest.raises(ValueError, match="trajectories to compare two runs on"):
+        write(tmp_path, skills, other=other)
 
 
 @pytest.mark.parametrize("metadata", [{"history": 3}, {"growth": [{}], "history": {"num_options": []}, "updates": "x"}])

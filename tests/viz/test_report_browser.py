@@ -14,6 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from support.episodes import BLOCKS, episodes_with_actions
 from support.option_models import single_action_skills
 
+from pyro_options.data import Trajectories
 from pyro_options.viz import option_color, write_report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -185,3 +186,30 @@ def test_a_narrow_window_needs_no_sideways_scrolling(page):
     wide = page.execute_script("return document.documentElement.scrollWidth")
     page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert wide <= 400
+
+
+def test_the_page_explains_and_compares(browser, tmp_path):
+    """Words, pictures of starts and stops that lead there, and another run beside this one."""
+    data = episodes_with_actions(*[[0] * 4 + [1] * 4 + [0] * 4] * 6)
+    states = data.states.clone()
+    states[:, 4, 1] = 9.0
+    data = Trajectories(states, data.actions, num_actions=4).with_names(state_names=["x", HOSTILE, "y"])
+    skills = single_action_skills(0, 1)
+    frames = [np.stack([np.full((40, 60, 3), 20 * t, np.uint8) for t in range(12)])]
+    other = single_action_skills(1, 0, 2)
+    write_report(tmp_path / "report.html", skills, data, frames=frames, other=other, run_names=("new", HOSTILE))
+    browser.get_log("browser")
+    browser.get((tmp_path / "report.html").as_uri())
+    words = browser.find_element(By.CSS_SELECTOR, ".glossary")
+    words.find_element(By.TAG_NAME, "summary").click()
+    assert "share of the steps at which the option is active" in words.text
+    section = browser.find_element(By.ID, "comparison")
+    assert section.is_displayed() and "Adjusted Rand index of the two segmentations: 1" in section.text
+    cells = section.find_elements(By.CSS_SELECTOR, ".overlap tbody td")
+    assert [cell.text for cell in cells] == ["", "100 %", "100 %", ""] and HOSTILE in section.text
+    cards = browser.find_elements(By.CSS_SELECTOR, ".card")
+    card = next(one for one in cards if one.find_element(By.CSS_SELECTOR, ".badge").text == "1")
+    assert f"{HOSTILE} 9 to 9" in card.text.split("Starts where")[1]
+    card.find_element(By.CSS_SELECTOR, ".moment").click()
+    assert readout(browser, 0).startswith("step 4") and browser.title == "Skills"
+    assert browser.get_log("browser") == []

@@ -15,6 +15,7 @@ from pyro_options.display.palette import ink, option_color
 from pyro_options.growth.events import GrowthEvent
 from pyro_options.growth.markers import growth_markers
 from pyro_options.skills.cards import END, Card, make_cards
+from pyro_options.skills.places import Places
 from pyro_options.skills.segmentation import Segmentation
 
 from .pictures import Frames, embed, frames_of
@@ -22,7 +23,9 @@ from .pictures import Frames, embed, frames_of
 if TYPE_CHECKING:
     from pyro_options.skills.skills import Skills
 
+_FRAMES = 3  # pictures of starts, and of stops, per option
 _BINS = 12  # maximum per histogram
+_SHOWN_ELSEWHERE = ("history", "growth", "trust", "places", "option_names")  # not among the settings
 _LONG = 200  # longer values of settings are cut after this many characters
 
 
@@ -64,39 +67,57 @@ def options(skills: "Skills") -> list[dict]:
     ]
 
 
-def _card(card: Card, longest: int, longest_segment: int, limits: Limits) -> dict:
+def _moments(card: Card, lengths: Tensor, limits: Limits) -> dict:
+    """Episode and step of a few starts and stops of an option, to show their frames; ends of episodes aside."""
+    starts = [[episode, segment.start] for episode, segment in card.examples if 0 < segment.start < limits.steps]
+    ends = [(episode, segment.stop) for episode, segment in card.examples]
+    stops = [[episode, step] for episode, step in ends if step < min(int(lengths[episode]), limits.steps)]
+    return {"startFrames": starts[:_FRAMES], "stopFrames": stops[:_FRAMES]}
+
+
+def _card(card: Card, places: Places, segmentation: Segmentation, longest_segment: int, limits: Limits) -> dict:
+    longest = int(segmentation.lengths.max())
     shown = [
         [episode, segment.start, segment.stop - 1] for episode, segment in card.examples if segment.stop <= limits.steps
     ]
-    return {
+    return _moments(card, segmentation.lengths, limits) | {
         "option": card.option,
         "usage": _rounded(card.usage),
         "actions": _rounded(card.actions),
         "segments": len(card.lengths),
         "lengthQuartiles": _rounded(card.lengths.double().quantile(torch.tensor([0.25, 0.5, 0.75]).double())),
         "lengths": _histogram(card.lengths, 1, longest_segment),
-        "starts": _histogram(card.starts, 0, longest - 1),
-        "stops": _histogram(card.stops, 0, longest - 1),
+        "startSteps": _histogram(card.starts, 0, longest - 1),
+        "stopSteps": _histogram(card.stops, 0, longest - 1),
         "followers": [[None if k == END else k, _rounded(share)] for k, share in card.followers.items()][:4],
         "examples": shown[:2],
+        **_where(places),
     }
 
 
-def cards(skills: "Skills", segmentation: Segmentation | None, actions: Tensor | None, limits: Limits) -> list[dict]:
-    """A card for each option in use; a shorter one from the summary of the skills if there are no episodes."""
-    if segmentation is not None and actions is not None:
-        made = make_cards(segmentation, actions, limits.trajectories)
-        longest = int(segmentation.lengths.max())
-        longest_segment = max(int(card.lengths.max()) for card in made)
-        return [_card(card, longest, longest_segment, limits) for card in made]
+def _where(places: Places) -> dict:
+    return {name: [one.describe() for one in getattr(places, name)] for name in ("starts", "stops")}
+
+
+def cards(segmentation: Segmentation, actions: Tensor, places: Sequence[Places], limits: Limits) -> list[dict]:
+    """A card for each option in use."""
+    made = make_cards(segmentation, actions, limits.trajectories)
+    longest_segment = max(int(card.lengths.max()) for card in made)
+    return [_card(card, places[card.option], segmentation, longest_segment, limits) for card in made]
+
+
+def short_cards(skills: "Skills") -> list[dict]:
+    """Cards from the summary of the skills alone."""
     if skills.summary is None:
         return []
+    places = skills.places or [Places()] * skills.num_options
     return [
         {
             "option": k,
             "usage": _rounded(float(skills.summary.usage[k])),
             "actions": _rounded(skills.summary.actions[k]),
             "meanLength": _rounded(float(skills.summary.mean_length[k])),
+            **_where(places[k]),
         }
         for k in skills.summary.usage.argsort(descending=True, stable=True).tolist()
         if skills.summary.usage[k] > 0
@@ -115,7 +136,7 @@ def growth(metadata: Mapping[str, Any]) -> dict | None:
 
 
 def settings(metadata: Mapping[str, Any]) -> list[list[str]]:
-    """Rows of (dotted name, value); history and growth are omitted, and long values are cut."""
+    """Rows of (dotted name, value); what is shown elsewhere is omitted, and long values are cut."""
     rows: list[list[str]] = []
 
     def visit(name: str, value: Any) -> None:
@@ -126,7 +147,7 @@ def settings(metadata: Mapping[str, Any]) -> list[list[str]]:
             text = value if isinstance(value, str) else json.dumps(value, default=str)
             rows.append([name, text if len(text) <= _LONG else text[:_LONG] + "…"])
 
-    visit("", {key: value for key, value in metadata.items() if key not in ("history", "growth", "trust")})
+    visit("", {key: value for key, value in metadata.items() if key not in _SHOWN_ELSEWHERE})
     return rows
 
 

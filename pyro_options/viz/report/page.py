@@ -17,7 +17,7 @@ def json_in_script(data: Any) -> str:
 
 
 #: concatenated in this order: later scripts use names that earlier ones define
-_SCRIPTS = ("elements.js", "overview.js", "cards.js", "timelines.js", "main.js")
+_SCRIPTS = ("elements.js", "overview.js", "comparison.js", "cards.js", "timelines.js", "main.js")
 
 
 def _asset(name: str) -> str:

@@ -8,10 +8,13 @@ from pyro_options import __version__
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
 from pyro_options.persistence.storage import replacing
+from pyro_options.skills.glossary import COLUMNS, TERMS
+from pyro_options.skills.places import find_places
 from pyro_options.skills.segmentation import IN_USE, Segmentation
 from pyro_options.skills.skills import Skills
 
 from . import content
+from .comparison import compare
 from .page import render
 from .pictures import Frames
 
@@ -51,6 +54,8 @@ def write_report(
     title: str = "Skills",
     figures: Mapping[str, Any] | None = None,
     state_names: Sequence[str] | None = None,
+    other: Skills | None = None,
+    run_names: tuple[str, str] = ("these skills", "the others"),
     max_trajectories: int = 8,
     max_steps: int = 500,
     max_frame_width: int = 160,
@@ -65,6 +70,8 @@ def write_report(
     :param title: of the page
     :param figures: name -> further values for the overview, such as the result of a baseline
     :param state_names: names of the entries of a state, or of the bytes if packed; by default those of the trajectories
+    :param other: skills of another run to compare with, on the same trajectories
+    :param run_names: what to call the two runs
     :param max_trajectories: number of episodes to show step by step
     :param max_steps: number of steps to show of each
     :param max_frame_width: wider images are scaled down to this width in pixels
@@ -74,13 +81,18 @@ def write_report(
     for name, value in vars(limits).items():
         check(value >= 1, f"a cap on {name} >= 1", value)
     segmentation = None if trajectories is None else skills.segment(trajectories)
-    actions, shown = None, []
-    names: list[str] = []
+    shown, names, comparison = [], [], None
+    cards = content.short_cards(skills)
+    check(other is None or trajectories is not None, "trajectories to compare two runs on", None)
     if trajectories is not None and segmentation is not None:
         size = trajectories.state_steps.shape[-1]
         state_names = trajectories.state_names if state_names is None else state_names
         check(state_names is None or len(state_names) == size, f"{size} names of states", state_names)
         actions = skills.summarize(trajectories, segmentation).actions
+        places = find_places(segmentation, trajectories, state_names)
+        cards = content.cards(segmentation, actions, places, limits)
+        if other is not None:
+            comparison = compare(skills, segmentation, other, trajectories, run_names)
         entries, names = content.shown_states(trajectories, state_names, limits)
         shown = [
             content.trajectory(skills, trajectories, segmentation, i, entries, frames, limits)
@@ -95,7 +107,9 @@ def write_report(
             "settings": content.settings(skills.metadata),
             "growth": content.growth(skills.metadata),
             "options": content.options(skills),
-            "cards": content.cards(skills, segmentation, actions, limits),
+            "cards": cards,
+            "comparison": comparison,
+            "glossary": [[name, meaning] for name, meaning in (COLUMNS | TERMS).items()],
             "discrete": skills.discrete,
             "columnNames": skills.action_columns,
             "actionNames": list(skills.action_names or (f"{count[:-1]} {a}" for a in range(skills.action_dim))),

@@ -43,10 +43,28 @@ function lengthPart(card) {
 }
 
 function placePart(card) {
-  if (!card.starts) return null;
+  if (!card.startSteps) return null;
   const description = "Histogram of the steps at which it starts, above, and stops, below";
-  return titled("Starts ↑ and stops ↓, by step of the episode", ...histogram(description, card.starts, card.stops));
+  return titled("Starts ↑ and stops ↓, by step of the episode", ...histogram(description, card.startSteps, card.stopSteps));
 }
+
+function moment([episode, step]) {
+  const { images, frames } = data.trajectories[episode];
+  if (!images) return null;
+  const label = `Go to trajectory ${episode}, step ${step}`;
+  const picture = el("img", { src: images[frames[step]], alt: "", loading: "lazy" });
+  return button(label, { class: "moment", onclick: () => views[episode].reveal(step) }, picture);
+}
+
+function whereList(title, phrases, moments) {
+  const pictures = (moments || []).map(moment).filter((one) => one !== null);
+  if (!phrases.length && !pictures.length) return null;
+  return titled(title, el("ul", { class: "where" }, ...phrases.map((text) => el("li", {}, text))),
+    pictures.length ? el("div", { class: "moments" }, ...pictures) : null);
+}
+
+const startPart = (card) => whereList("Starts where", card.starts, card.startFrames);
+const stopPart = (card) => whereList("Stops where", card.stops, card.stopFrames);
 
 function followerPart(card) {
   if (!card.followers) return null;
@@ -77,7 +95,7 @@ function optionCard(card) {
   const node = el("article", { class: "card", style: colors(card.option), "aria-label": name },
     el("header", {}, badge(card.option), el("h3", {}, name)),
     el("p", { class: "facts" }, facts.join(" · ")),
-    ...[actionPart, lengthPart, placePart, followerPart, examplePart].map((part) => part(card)));
+    ...[actionPart, startPart, stopPart, lengthPart, placePart, followerPart, examplePart].map((part) => part(card)));
   cards.set(card.option, node);
   return node;
 }

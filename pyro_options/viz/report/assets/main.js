@@ -6,6 +6,7 @@ document.getElementById("subtitle").textContent = plural(data.options.length, "o
 document.getElementById("footer").textContent =
   `Made by pyro_options ${data.version}. This file loads nothing from anywhere.`;
 overview();
+comparison();
 options();
 filterBar();
 trajectories();

@@ -60,6 +60,12 @@ function growthChart({ sizes, marks }) {
   return el("figure", {}, el("figcaption", {}, "Growth"), chart, legend(kinds));
 }
 
+function glossary() {
+  const rows = data.glossary.flatMap(([term, meaning]) => [el("dt", {}, term), el("dd", {}, meaning)]);
+  return el("details", { class: "glossary" }, el("summary", {}, "What do these words and figures mean?"),
+    el("dl", {}, ...rows));
+}
+
 function overview() {
   const tiles = data.tiles.map(([label, value, unit]) =>
     el("div", {}, el("dt", {}, label), el("dd", {}, value, el("small", {}, unit))));
@@ -70,6 +76,7 @@ function overview() {
     const lines = data.trust.map((text) => el("li", text.startsWith("Warning") ? { class: "warning" } : {}, text));
     section.append(el("h3", {}, "How far can this be trusted?"), el("ul", { class: "trust" }, ...lines));
   }
+  section.append(glossary());
   if (!data.settings.length) return;
   const rows = data.settings.map(([name, value]) => tableRow(name, el("td", {}, value)));
   const table = el("div", { class: "scroll", tabindex: "0" }, el("table", {}, el("tbody", {}, ...rows)));
