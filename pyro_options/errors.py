@@ -32,6 +32,10 @@ class NumericalError(PyroOptionsError, FloatingPointError):
         self.where, self.step, self.epoch, self.batch = where, step, epoch, batch
 
 
+class LostProcess(PyroOptionsError, RuntimeError):
+    """Another process of a data-parallel training has ended or does not answer."""
+
+
 class DiscoveryWarning(UserWarning):
     """What a user should know before relying on discovered skills, see :class:`~pyro_options.skills.Trust`."""
 

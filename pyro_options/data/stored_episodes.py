@@ -183,6 +183,11 @@ class StoredEpisodes:
         order = torch.arange(len(self)) if generator is None else torch.randperm(len(self), generator=generator)
         return list(order.split(size))
 
+    def batch_indices(self, size: int, generator: torch.Generator | None = None) -> list[tuple[Tensor, int]]:
+        """Indices of the episodes of each of the :meth:`minibatches`, and the number of episodes it stands for."""
+        groups, ragged = self._groups(size, generator), self.ragged
+        return [(index, len(groups) * len(index) if ragged else len(self)) for index in groups]
+
     def num_batches(self, size: int) -> int:
         """Number of :meth:`minibatches` of this size."""
         return len(self._groups(size)) if self.ragged else math.ceil(len(self) / size)

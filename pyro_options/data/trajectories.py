@@ -307,8 +307,9 @@ class Trajectories(StoredEpisodes):
         :param generator: shuffles the episodes; by default they stay in order, or in order of length if ragged
         :param device: moves each batch here before unpacking it, by default the device of the data
         """
-        groups = self._groups(size, generator)
-        ragged = self.ragged
-        for index in groups:
-            population = len(groups) * len(index) if ragged else len(self)
-            yield self.batch(index, device)._replace(population=population, dataset_size=len(self))
+        for index, population in self.batch_indices(size, generator):
+            yield self.minibatch(index, population, device)
+
+    def minibatch(self, index: Tensor, population: int, device: torch.device | str | None = None) -> "Trajectories":
+        """The episodes at ``index`` as one of the :meth:`minibatches`; see :meth:`batch_indices`."""
+        return self.batch(index, device)._replace(population=population, dataset_size=len(self))

@@ -99,7 +99,8 @@ def trust_record(
 ) -> Trust:
     """How far the skills can be trusted; trains single policies for comparison."""
     other_skills = [to_skills(one.model, one.guide, packed=data.packed) for one in others]
-    judged, single = _judged(trainer, skills, data, test), one_policy(plan.config, plan.train, callbacks.members)
+    judged = _judged(trainer, skills, data, test)
+    single = one_policy(plan.config, plan.train, callbacks.members, trainer.workers)
     return measure(skills, data, judged, single, other_skills, plan.config.action_families, callbacks)
 
 

@@ -13,6 +13,7 @@ from torch import nn
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import DiscoveryWarning, check, choice
 from pyro_options.infer.callbacks import Callback, Callbacks, Phase
+from pyro_options.infer.parallel import join_workers
 from pyro_options.infer.progress import with_progress
 from pyro_options.infer.train_config import TrainConfig
 from pyro_options.persistence.checkpoint import Checkpoint
@@ -91,6 +92,9 @@ def discover(
 ) -> Skills:
     """Discovers options in demonstrations, and how many there are.
 
+    Processes that torchrun started divide the work, and each of them returns the same skills; the first one writes
+    checkpoints, shows progress and warns.
+
     Example::
 
         skills = discover(trajectories, held_out=0.1)
@@ -153,8 +157,9 @@ def discover(
     given = {name: value for name, value in given.items() if value is not None}
     given |= {"device": device, "progress": progress}
     known, interval = saved_capacity(saved, described), saved_interval(saved)
-    told = with_progress(Callbacks(callbacks), progress)
-    trainings = Trainings(data, known, train, validation, seed, interval, described.searches, given, told)
+    workers = join_workers()
+    told = with_progress(Callbacks(callbacks), progress) if workers.writes else Callbacks()
+    trainings = Trainings(data, known, train, validation, seed, interval, described.searches, given, told, workers)
 
     plan, first, trials = trainings.searched()
     about = {"method": plan.config.to_dict()} | ({"restarts": restarts} if restarts > 1 else {})
@@ -176,7 +181,7 @@ def discover(
     if measures:
         record = trust_record(skills, trainer, plan, data, test, others, told)
         skills.metadata["trust"] = record.to_dict()
-        for text in record.warnings:
+        for text in record.warnings if workers.writes else ():
             warnings.warn(text, DiscoveryWarning, stacklevel=2)
     likelihood = skills.metadata["log_likelihood"]
     logger.info("%d options, %d in use: %s nats per step", skills.num_options, skills.used_options, likelihood)

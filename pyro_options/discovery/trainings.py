@@ -7,6 +7,7 @@ from typing import Any
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check_count
+from pyro_options.growth.workers import ALONE, Workers
 from pyro_options.infer.callbacks import Callback, Callbacks, Phase
 from pyro_options.infer.device import set_seed
 from pyro_options.infer.restarts import best_start, restart_seed
@@ -36,6 +37,7 @@ class Trainings:
     :param held_back: hold these episodes out even if nothing in ``config`` needs them
     :param given: training settings that override ``train``
     :param callbacks: told of every training
+    :param workers: the processes that share the episodes
     """
 
     data: Trajectories
@@ -47,6 +49,7 @@ class Trainings:
     held_back: bool
     given: Mapping[str, Any]
     callbacks: Callbacks = field(default_factory=Callbacks)
+    workers: Workers = ALONE
 
     def plan(self, capacity: Capacity | None = None, epochs: int | None = None) -> Plan:
         """How to train, with another capacity or for another number of epochs."""
@@ -69,6 +72,7 @@ class Trainings:
             checkpoint=saved,
             final_data=plan.final,
             callbacks=self.callbacks.members,
+            workers=self.workers,
         )
 
     def searched(self) -> tuple[Plan, Trainer | None, list[Trial]]:
@@ -121,7 +125,9 @@ class Trainings:
         return found
 
 
-def one_policy(config: MethodConfig, train: TrainConfig, callbacks: Iterable[Callback] = ()) -> Callable[..., Trainer]:
+def one_policy(
+    config: MethodConfig, train: TrainConfig, callbacks: Iterable[Callback] = (), workers: Workers = ALONE
+) -> Callable[..., Trainer]:
     """Makes a trainer of a single policy with the settings of these skills, or with another network."""
 
     def make(data: Trajectories, hidden: tuple[int, ...] | None) -> Trainer:
@@ -134,6 +140,6 @@ def one_policy(config: MethodConfig, train: TrainConfig, callbacks: Iterable[Cal
         settings = replace(plan.train, epochs=epochs, learning_rate=rate, final_phase=0.9)
         set_seed(train.seed)
         parts = assemble(data, plan.config, settings)
-        return Trainer(parts.model, parts.guide, data, settings, callbacks=callbacks)
+        return Trainer(parts.model, parts.guide, data, settings, callbacks=callbacks, workers=workers)
 
     return make

@@ -27,6 +27,7 @@ from .scene import Newborns, Scene
 from .snapshot import Snapshot
 from .usage import Usage
 from .verdict import Verdict
+from .workers import Workers
 
 __all__ = [
     "Batched",
@@ -67,6 +68,7 @@ __all__ = [
     "Verdict",
     "Weighable",
     "WeightsPosterior",
+    "Workers",
     "ZeroHeads",
     "fulfills",
     "grow",

@@ -15,6 +15,7 @@ from .contracts import ComponentLikelihood, TransitionWeights, Weighable, fulfil
 from .growable import axes_of, growables, involved
 from .resizing import num_components
 from .usage import Usage
+from .workers import ALONE, Workers
 
 #: log weight of a component that is switched off; finite, because ``logaddexp`` of infinities has NaN gradients
 ABSENT = -70.0
@@ -53,6 +54,7 @@ class Scene:
     :param held_out: rows on which moves are evaluated; by default those of ``data`` that the move was not fitted to
     :param batch_size: rows to evaluate at a time
     :param baseline: the highest log-likelihood of the held-out rows at any check so far, which removals are judged by
+    :param workers: the processes that share the rows
     """
 
     modules: Sequence[nn.Module]
@@ -64,6 +66,7 @@ class Scene:
     held_out: Any = None
     batch_size: int = 128
     baseline: "Baseline | None" = None
+    workers: Workers = ALONE
 
     def without(self, gone: Sequence[int]) -> "Scene":
         """The same scene without the components ``gone``, which were removed from the modules."""
@@ -107,7 +110,8 @@ class Scene:
         """
         assert self.model is not None
         weights = log_weights + math.log1p(-LEFT)
-        node = poutine.trace(lambda: self.model(rows, weights)).get_trace().nodes[self.site]
+        with self.workers.own_draws():
+            node = poutine.trace(lambda: self.model(rows, weights)).get_trace().nodes[self.site]
         return fulfills(node["fn"], ComponentLikelihood, f"the distribution of site {self.site!r}"), node["value"]
 
     def judged(self, max_rows: int) -> Any:
@@ -155,7 +159,8 @@ class Scene:
         parameters = [_Entries(p, axes, index) for p, axes in self._parameters()]
         moving = [nn.Parameter(entries.of(entries.parameter.detach())) for entries in parameters]
         optimizer = torch.optim.Adam(moving, lr=learning_rate)
-        batches = [take_rows(rows, index) for index in row_groups(rows, device=log_weights.device)]
+        shares = map(self.workers.share, row_groups(rows, device=log_weights.device))
+        batches = [take_rows(rows, own) for own, share in shares if share]
         for _ in range(steps):
             optimizer.zero_grad()
             for batch in batches:
@@ -166,6 +171,7 @@ class Scene:
                     if grad is not None:
                         part = entries.of(grad)
                         own.grad = part if own.grad is None else own.grad + part
+            self.workers.add_gradients(moving)
             with torch.no_grad():
                 optimizer.step()
                 for own, entries in zip(moving, parameters):
@@ -204,9 +210,11 @@ class RowLikelihood:
 
     def __init__(self, scene: Scene, rows: Any):
         device = scene.require_data().device
-        groups = row_groups(rows, scene.batch_size, device)
+        self._workers, self._count = scene.workers, len(rows)
+        shares = map(scene.workers.share, row_groups(rows, scene.batch_size, device))
+        groups = [own for own, share in shares if share]
         self._parts = [self._part(scene, rows, index) for index in groups]
-        self._place = torch.cat(groups).argsort().to(device)  # of each row among those of all batches
+        self._index = torch.cat([torch.zeros(0, dtype=torch.long), *(one.cpu() for one in groups)]).to(device)
 
     def _part(self, scene: Scene, rows: Any, index: Tensor) -> Callable[[Tensor], Tensor]:
         with torch.no_grad():
@@ -224,7 +232,8 @@ class RowLikelihood:
     @torch.no_grad()
     def __call__(self, log_weights: Tensor) -> Tensor:
         """Log-likelihoods ``(rows,)``."""
-        return torch.cat([part(log_weights) for part in self._parts])[self._place]
+        found = [log_weights.new_zeros(0), *(part(log_weights) for part in self._parts)]
+        return self._workers.collect(torch.cat(found), self._index, self._count)
 
     def refit(self, log_weights: Tensor, steps: int = 5) -> Tensor:
         """Log weights after ``steps`` of expectation maximization over the weights.
@@ -242,6 +251,7 @@ class RowLikelihood:
             counts = torch.zeros_like(log_weights)
             for part in self._parts:
                 counts += torch.autograd.grad(part(log_weights).sum(), log_weights)[0]
+            counts = self._workers.sum(counts)
             log_weights = torch.log((counts + pseudo_draws).clamp(min=1e-12))
         return torch.log_softmax(log_weights.detach(), -1).masked_fill(absent, ABSENT)
 

@@ -5,6 +5,7 @@ from .collapse import CollapseMessenger, collapse
 from .entropy import EntropyMessenger, entropy_bonus, usage_entropy
 from .growth import GrowthMessenger
 from .observe import ObserveMessenger
+from .own_draws import OwnDrawsMessenger
 from .temper import TemperMessenger, temper
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "EntropyMessenger",
     "GrowthMessenger",
     "ObserveMessenger",
+    "OwnDrawsMessenger",
     "TemperMessenger",
     "adapt",
     "average_steps",

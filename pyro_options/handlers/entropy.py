@@ -10,13 +10,16 @@ from torch import Tensor
 from pyro_options.distributions.log_space import safe_log
 from pyro_options.errors import check
 from pyro_options.growth.contracts import ComponentLikelihood, fulfills, mask_of
+from pyro_options.growth.workers import ALONE, Workers
 
 
 def _entropy(probs: Tensor) -> Tensor:
     return -(probs * safe_log(probs)).sum(-1)
 
 
-def usage_entropy(responsibilities: Tensor, mask: Tensor | None, per: str, particles: int = 0) -> Tensor:
+def usage_entropy(
+    responsibilities: Tensor, mask: Tensor | None, per: str, particles: int = 0, workers: Workers = ALONE
+) -> Tensor:
     """Entropy of the average usage of components, in nats; one number for each particle.
 
     :param responsibilities: ``(N, ..., K)``, zero where masked out
@@ -24,6 +27,7 @@ def usage_entropy(responsibilities: Tensor, mask: Tensor | None, per: str, parti
     :param per: ``"batch"`` is the entropy of the average over the whole batch; ``"trajectory"`` is the mean over rows
         of the entropy of each row's average (the paper's equation 19)
     :param particles: number of dimensions before N
+    :param workers: the processes that share the rows of a batch
     """
     flat = responsibilities.unsqueeze(-2).flatten(particles + 1, -2)  # (..., N, T, K)
     if mask is None:
@@ -32,7 +36,8 @@ def usage_entropy(responsibilities: Tensor, mask: Tensor | None, per: str, parti
         mask = mask.expand(responsibilities.shape[:-1])
         counts = mask.unsqueeze(-1).flatten(particles + 1).sum(-1, keepdim=True)  # (..., N, 1)
     if per == "batch":
-        return _entropy(flat.sum((-3, -2)) / counts.sum(-2))
+        total = workers.whole(torch.cat([flat.sum((-3, -2)), counts.sum(-2).to(flat.dtype)], -1))  # (..., K + 1)
+        return _entropy(total[..., :-1] / total[..., -1:])
     return _entropy(flat.sum(-2) / counts).mean(-1)
 
 
@@ -46,13 +51,14 @@ class EntropyMessenger(Messenger):
     :param weight: λ_ent; annealed by the training loop
     :param site: the observed site, whose distribution is a :class:`~pyro_options.growth.ComponentLikelihood`
     :param per: ``"batch"`` or ``"trajectory"``
+    :param workers: the processes that share the rows of a batch
     """
 
-    def __init__(self, weight: float, site: str, per: str = "batch"):
+    def __init__(self, weight: float, site: str, per: str = "batch", workers: Workers = ALONE):
         super().__init__()
         check(weight >= 0, "an entropy weight >= 0", weight)
         check(per in ("batch", "trajectory"), 'per to be "batch" or "trajectory"', repr(per))
-        self.weight, self.per, self.site = weight, per, site
+        self.weight, self.per, self.site, self.workers = weight, per, site, workers
         self._entropy: Tensor | None = None
         self._population = 1
         #: the bonus in the last run of the model, per row
@@ -68,7 +74,8 @@ class EntropyMessenger(Messenger):
             rows = max(msg["cond_indep_stack"], key=lambda frame: frame.dim, default=None)  # particles are further left
             self._population = 1 if rows is None else rows.full_size or rows.size
             particles = max(0, len(fn.batch_shape) - 1)
-            entropy = usage_entropy(fn.responsibilities(msg["value"]), mask_of(fn), self.per, particles)
+            shares = fn.responsibilities(msg["value"])
+            entropy = usage_entropy(shares, mask_of(fn), self.per, particles, self.workers)
             self._entropy = entropy.unsqueeze(-1) if particles else entropy  # beside the plate of rows
 
     def __exit__(self, *args):

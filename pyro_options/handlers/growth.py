@@ -133,7 +133,8 @@ class GrowthMessenger(ObserveMessenger):
         :param batch_size: rows to evaluate at a time
         """
         scene = Scene(
-            self.modules, self.usage(), self.site, log_weights, model, data, held_out, batch_size, self._baseline
+            *(self.modules, self.usage(), self.site, log_weights, model, data, held_out, batch_size, self._baseline),
+            workers=self.workers,
         )
         self.reset()
         moves = self._remove(scene, optimizer)

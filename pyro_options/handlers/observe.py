@@ -6,6 +6,7 @@ from pyro.poutine.messenger import Messenger
 from pyro_options.errors import InputError
 from pyro_options.growth.contracts import ComponentLikelihood, fulfills, mask_of
 from pyro_options.growth.usage import Usage
+from pyro_options.growth.workers import ALONE, Workers
 
 
 class ObserveMessenger(Messenger):
@@ -17,6 +18,7 @@ class ObserveMessenger(Messenger):
     def __init__(self, site: str):
         super().__init__()
         self.site = site
+        self.workers: Workers = ALONE  # the processes that share the data
         self.reset()
 
     def reset(self) -> None:
@@ -48,10 +50,15 @@ class ObserveMessenger(Messenger):
 
     def usage(self) -> Usage:
         """The usage accumulated since the last :meth:`reset`."""
-        if self._likelihood is None or self._posterior is None:
+        own = None
+        if self._likelihood is not None and self._posterior is not None:
+            sums = self._likelihood, self._posterior, self._explained
+            own = [*(total.cpu() for total in sums), torch.tensor(self._count)]
+        added = self.workers.add(own)
+        if not added:
             raise InputError(
                 f"Expected data at site {self.site!r} but saw none. Run the model inside this handler first."
             )
-        sums = self._likelihood, self._posterior, self._explained
-        likelihood, posterior, explained = (total.cpu() / self._count for total in sums)
-        return Usage(likelihood, posterior, self._count, explained)
+        *totals, count = added
+        likelihood, posterior, explained = (total / int(count) for total in totals)
+        return Usage(likelihood, posterior, int(count), explained)

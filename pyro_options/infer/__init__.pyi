@@ -4,6 +4,7 @@ from .device import resolve_device, set_seed
 from .growing_svi import GrowingHistory, train_growing
 from .history import History
 from .mixture_trainer import MixtureConfig, MixtureHistory, MixtureTrainer
+from .parallel import Processes, join_workers
 from .progress import ProgressBar
 from .restarts import best_start, restart_seed
 from .schedules import Constant, Exponential, Schedule
@@ -23,6 +24,7 @@ __all__ = [
     "MixtureHistory",
     "MixtureTrainer",
     "Phase",
+    "Processes",
     "ProgressBar",
     "Schedule",
     "TensorBoard",
@@ -30,6 +32,7 @@ __all__ = [
     "Trainer",
     "best_start",
     "component_counts",
+    "join_workers",
     "resolve_device",
     "restart_seed",
     "set_seed",

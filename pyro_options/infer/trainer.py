@@ -1,11 +1,11 @@
 """The training loop: SVI with TraceGraph_ELBO, Adam with a clipped global gradient norm, growth between epochs."""
 
 import copy
-import itertools
 import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -20,14 +20,17 @@ from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
 from pyro_options.growth.events import GrowthEvent
 from pyro_options.growth.growable import GrowableHeads, growables
+from pyro_options.growth.workers import ALONE, Workers
 from pyro_options.handlers.average_steps import adapt
 from pyro_options.handlers.collapse import collapse
 from pyro_options.handlers.entropy import EntropyMessenger
 from pyro_options.handlers.growth import GrowthMessenger
+from pyro_options.handlers.own_draws import OwnDrawsMessenger
 from pyro_options.handlers.temper import TemperMessenger
 from pyro_options.kernels.registry import to_be_compiled
 from pyro_options.nn.shared_product import shared_product
 from pyro_options.persistence.checkpoint import Checkpoint
+from pyro_options.persistence.storage import checksum
 
 from .callbacks import Callback, Callbacks
 from .device import resolve_device, set_seed
@@ -50,6 +53,8 @@ class Trainer(ResumableTraining):
         together; ``data`` by default
     :param checkpoint: where to save and whether to resume; a path saves every minute
     :param callbacks: told of epochs and growth, see :class:`~pyro_options.infer.Callback`
+    :param workers: the processes that share the episodes of every batch, see
+        :func:`~pyro_options.infer.join_workers`; by default this one alone
     """
 
     COUNTS: ClassVar[tuple[str, ...]] = ("epoch", "num_steps", "batch")
@@ -65,6 +70,7 @@ class Trainer(ResumableTraining):
         checkpoint: Checkpoint | str | os.PathLike | None = None,
         final_data: Trajectories | None = None,
         callbacks: Iterable[Callback] = (),
+        workers: Workers = ALONE,
     ):
         set_seed(config.seed)
         self.device = resolve_device(config.device)
@@ -77,7 +83,7 @@ class Trainer(ResumableTraining):
         self.optimizer = torch.optim.Adam(self._parameter_groups(), fused=True)
         self.elbo = TraceGraph_ELBO()
         self.temper = TemperMessenger()
-        self.entropy = EntropyMessenger(0.0, "actions", config.entropy_per)
+        self.entropy = EntropyMessenger(0.0, "actions", config.entropy_per, workers)
         self.history = History(objective_is_bound=getattr(guide, "objective_is_bound", True))
         self.epoch = self.num_steps = self.batch = 0  # batch counts within the epoch
         self.epoch_generator_state = self.shuffle_generator.get_state()  # at the start of the epoch
@@ -86,8 +92,29 @@ class Trainer(ResumableTraining):
         self._compiles = False  # whether the first step of a run has to compile kernels
         self._validated = 0  # the K for which Pyro's validation has passed
         self.health = Health(self)
-        self.callbacks = with_progress(Callbacks(callbacks), config.progress)
+        self._join(workers)
+        told = with_progress(Callbacks(callbacks), config.progress) if workers.writes else Callbacks()
+        self.callbacks = told
         self.save_to(Checkpoint(checkpoint) if isinstance(checkpoint, str | os.PathLike) else checkpoint)
+
+    def _join(self, workers: Workers) -> None:
+        """Makes this training one of several processes that train the same model on the same data."""
+        self.workers, self.writes = workers, workers.writes
+        if self.growth is not None:
+            self.growth.workers = workers
+        workers.check_same("demonstrations", lambda: repr(self.data), "Let every process read the same files.")
+
+    def _check_same_state(self) -> None:
+        """Raises if steps and parameters are not the same in all processes."""
+        fix = "Seed before making a model, and keep checkpoints where all processes can read them."
+
+        def state() -> tuple[int, str]:
+            return self.num_steps, checksum("", {"parameters": iter(self.parameters())})
+
+        self.workers.check_same("parameters", state, fix)
+
+    def agree(self, *flags: bool) -> tuple[bool, ...]:
+        return self.workers.agree(*flags)
 
     def _parameter_groups(self) -> list[dict[str, Any]]:
         """Parameters by learning rate: networks, posterior over the weights, and heads if they have a prior.
@@ -182,7 +209,9 @@ class Trainer(ResumableTraining):
             problem = diagnosis(self, "A check of Pyro's failed", batch, random_before)
             if not problem.where:
                 raise
+            self.workers.average(self.parameters(), [math.nan, 0.0])  # tells the others
             return self.health.give_up(problem, random_before, error)
+        loss, bonus = self.workers.average(self.parameters(), [loss, self.entropy.bonus])
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         norm = total_norm(gradients)
         if not math.isfinite(loss + float(norm)):
@@ -193,7 +222,7 @@ class Trainer(ResumableTraining):
             torch.nn.utils.clip_grads_with_norm_(self.parameters(), self.config.clip_norm, norm)
         self.optimizer.step()
         self.num_steps += 1
-        return -loss - self.entropy.bonus * batch.population / batch.dataset_size
+        return -loss - bonus * batch.population / batch.dataset_size
 
     def _loss_and_grads(self, batch: Trajectories) -> float:
         model, guide = self.objective
@@ -204,9 +233,31 @@ class Trainer(ResumableTraining):
             pyro.validation_enabled(validate),
             pyro.get_param_store().scope(),
             poutine.scale(scale=1 / batch.dataset_size),
+            self._own_draws,
             shared_product(batch.states, self.model, self.guide),
         ):
             return self.elbo.loss_and_grads(model, guide, batch)
+
+    @property
+    def _num_summed(self) -> int:
+        """Numbers that the entropy bonus sums over all rows of a batch."""
+        summed = self.entropy.weight > 0 and self.entropy.per == "batch"
+        return self.model.num_options + 1 if summed else 0
+
+    @property
+    def _own_draws(self) -> AbstractContextManager:
+        return OwnDrawsMessenger(self.workers) if self.workers.size > 1 else nullcontext()
+
+    def _batches(
+        self, data: Trajectories, generator: torch.Generator | None = None, first: int = 0
+    ) -> Iterator[tuple[Trajectories, float, float]]:
+        """Batches of this process, its share of each, and the weight of the whole batch in a pass over the data.
+
+        :param first: number of the first batch
+        """
+        for index, population in data.batch_indices(self.config.batch_size, generator)[first:]:
+            own, share = self.workers.share(index)
+            yield data.minibatch(own, population), share, len(index) * len(data) / population
 
     def observe_and_grow(self, births: bool = True) -> GrowthEvent:
         """Runs the model in the growth handler over all data, and lets it add or remove components.
@@ -216,10 +267,12 @@ class Trainer(ResumableTraining):
         growth, model = self.growth, adapt(self.model, self.guide)
         assert growth is not None
         self.callbacks.on_status("growth check")
-        with torch.no_grad(), growth, pyro.get_param_store().scope():
-            for batch in self.data.minibatches(self.config.batch_size):
+        self.workers.begin((self.config.seed, self.epoch, self.batch, 1))
+        with torch.no_grad(), pyro.get_param_store().scope(), self._own_draws:
+            for batch, share, _ in self._batches(self.data):
                 trace = poutine.trace(self.temper(self.guide)).get_trace(batch)
-                poutine.replay(model, trace)(batch)
+                with growth if share else nullcontext():
+                    poutine.replay(model, trace)(batch)
 
         weights = self.guide.weights.mean_log_weights().detach()
         with pyro.get_param_store().scope():
@@ -239,6 +292,7 @@ class Trainer(ResumableTraining):
             self.history.growth_epochs.append(self.epoch)
         if event.num_removed:
             self.history.removal_epochs.append(self.epoch)
+        self._check_same_state()
         self.callbacks.on_growth(self, event)
         self.callbacks.on_status("")
         return event
@@ -274,6 +328,7 @@ class Trainer(ResumableTraining):
         checkpoint, Ctrl-C saves before it raises :class:`~pyro_options.errors.Interrupted`.
         """
         self._epochs_to_run = epochs
+        self._check_same_state()
         self.callbacks.on_start(self, self._num_epochs)
         self._compiles = to_be_compiled()
         if self._compiles:
@@ -326,12 +381,11 @@ class Trainer(ResumableTraining):
         self.shuffle_generator.set_state(self.epoch_generator_state)
         self.settled = False
         data = self.final_data if self.in_final_phase else self.data
-        batches = data.minibatches(self.config.batch_size, self.shuffle_generator)
         count = data.num_batches(self.config.batch_size)
-        for batch in itertools.islice(batches, self.batch, None):
+        for batch, share, weight in self._batches(data, self.shuffle_generator, self.batch):
+            self.workers.begin((self.config.seed, self.epoch, self.batch), share, self._num_summed)
             objective = self.step(batch)
             self._tell_of_step()
-            weight = len(batch) * batch.dataset_size / batch.population  # of each batch in a pass over the data
             del batch  # before the next one is made: with one long episode it can be a large part of the data
             if not math.isnan(objective):
                 self.total = self.total[0] + objective * weight, self.total[1] + weight

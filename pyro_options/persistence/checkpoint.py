@@ -103,21 +103,24 @@ class Saver:
 
     Constructing it restores the loop if ``checkpoint.resume`` is set, and otherwise raises if ``checkpoint.path`` holds
     an unfinished run. It also raises if the state of a loop that has not begun cannot be written there.
+
+    :param writes: ``False`` in a process that runs the same loop as another one, which saves it
     """
 
-    def __init__(self, loop: Stateful, checkpoint: Checkpoint):
-        self.loop, self.checkpoint = loop, checkpoint
+    def __init__(self, loop: Stateful, checkpoint: Checkpoint, writes: bool = True):
+        self.loop, self.checkpoint, self.writes = loop, checkpoint, writes
         self.settings = loop.settings() | {"about": plain(checkpoint.about)}
         done = loop.num_steps
         self._step, self._time = done, time.monotonic()
         self.saved_step: int | None = None  # number of steps in the newest checkpoint
         self.saved_finished = False  # whether it is that of a completed run
-        sweep(checkpoint.path)
+        if writes:
+            sweep(checkpoint.path)
         if checkpoint.resume:
             self.load()
         else:
             self._refuse_to_overwrite()
-        if not loop.finished and not done:  # later, a full disk must not cost what was done
+        if writes and not loop.finished and not done:  # later, a full disk must not cost what was done
             tensors = loop.capture()[1].values()
             check_writable(checkpoint.path, sum(tensor.nbytes for tensor in tensors))
 
@@ -160,6 +163,8 @@ class Saver:
 
         :param path: another file than that of the checkpoint; its previous version is then not kept
         """
+        if not self.writes:
+            return
         state, tensors = self.loop.capture()
         place = self.checkpoint.path if path is None else path
         previous = previous_of(place) if path is None else None
@@ -195,6 +200,8 @@ class Saver:
     @property
     def due(self) -> bool:
         """Whether the next checkpoint is due."""
+        if not self.writes:
+            return False
         steps = self.checkpoint.every_steps
         if steps is not None and self.loop.num_steps - self._step >= steps:
             return True

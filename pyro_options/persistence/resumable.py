@@ -26,6 +26,7 @@ class ResumableLoop(ABC):
 
     num_steps: int
     saver: Saver | None = None
+    writes: bool = True  # whether this process writes the checkpoints
 
     @abstractmethod
     def steps(self) -> Iterator[None]:
@@ -56,12 +57,16 @@ class ResumableLoop(ABC):
     def check_state(self) -> None:  # noqa: B027  # optional
         """Raises if the state is invalid and must not be saved. Does nothing by default."""
 
+    def agree(self, *flags: bool) -> tuple[bool, ...]:
+        """Flags that every process of the loop must see alike; as they are, in a loop of one process."""
+        return flags
+
     def save_to(self, checkpoint: Checkpoint | None) -> None:
         """Saves to this checkpoint from now on; restores from it first if it has ``resume``.
 
         Call it last in the constructor.
         """
-        self.saver = None if checkpoint is None else Saver(self, checkpoint)
+        self.saver = None if checkpoint is None else Saver(self, checkpoint, self.writes)
 
     def drive(self) -> None:
         """Runs all steps, saving in between and at the end."""
@@ -87,10 +92,13 @@ class ResumableLoop(ABC):
     def _save(self, pause: Pause, at_once: bool = False) -> None:
         """Saves if a checkpoint is due; raises ``Interrupted`` if Ctrl-C was pressed."""
         saver = self.saver
-        if saver is None or not (at_once or pause.requested or saver.due):
+        if saver is None:
+            return
+        stop, due = self.agree(pause.requested, saver.due)
+        if not (at_once or stop or due):
             return
         self.check_state()
-        if pause.requested:
+        if stop:
             raise pause.explained(saver.save_before_stop())
         if not saver.up_to_date:
             saver.save_if_possible()
