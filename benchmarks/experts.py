@@ -7,17 +7,14 @@ Games are ``NoFrameskip-v4`` with frame skip 4; episodes start after 1 to 30 no-
 All returns are written to ``--out``, with the command and the seed.
 """
 
-import json
-import platform
-import sys
 import time
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 import tyro
 
 from pyro_options.envs import expert_rollouts
+from pyro_options.experiments import write_results
 
 
 @dataclass(frozen=True)
@@ -64,15 +61,11 @@ def main(args: Args) -> list[dict]:
             f"[{row['min_return']:g}, {row['max_return']:g}], {row['ended']} of {args.num_episodes} episodes "
             f"ended within {args.max_steps} actions"
         )
-    args.out.parent.mkdir(parents=True, exist_ok=True)
     record = {
-        "command": " ".join(["python", *sys.argv]),
         "args": asdict(args) | {"out": str(args.out)},
-        "versions": {name: version(name) for name in ("ale-py", "gymnasium", "numpy", "torch")},
-        "python": platform.python_version(),
         "results": rows,
     }
-    args.out.write_text(json.dumps(record, indent=2) + "\n")
+    write_results(args.out, record)
     return rows
 
 

@@ -8,7 +8,6 @@ kernel alternate in one process. The segment marginal is not part of a training 
 segments: it is timed as in evaluation, likelihood and posterior of a batch.
 """
 
-import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from timing import race
 
 from pyro_options.data import synthetic_options
 from pyro_options.discovery import build
+from pyro_options.experiments import write_results
 from pyro_options.infer import TrainConfig, Trainer
 from pyro_options.kernels.registry import KERNELS
 from pyro_options.skills import to_skills
@@ -105,8 +105,7 @@ def main(args: Args) -> dict[str, float]:
         best = max(value for key, value in saved.items() if key.startswith(f"{name}: "))
         print(f"{name:18s}saves {best:.1%} at best: {'stays' if best >= BAR else 'GOES'}")
     if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"threads": args.threads, "saved": saved}, indent=1) + "\n")
+        write_results(args.json, {"threads": args.threads, "saved": saved})
     return saved
 
 

@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -29,6 +28,7 @@ import tyro
 
 from pyro_options.discovery import build
 from pyro_options.envs import message_demonstrations
+from pyro_options.experiments import unfinished_results, write_results
 from pyro_options.infer import TrainConfig, Trainer, set_seed
 from pyro_options.persistence import Checkpoint
 from pyro_options.persistence.storage import checksum
@@ -197,7 +197,7 @@ def run(number: int, method: str, expected: str, duration: float, args: Args) ->
 
 
 def main(args: Args) -> dict:
-    rows = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
+    rows = unfinished_results(args.out).get("rows", [])
     expected: dict[str, tuple[str, float, int]] = {}
     for number in sorted(set(range(args.runs)) - {row["number"] for row in rows}):
         method = GUIDES[number % len(GUIDES)]
@@ -210,18 +210,16 @@ def main(args: Args) -> dict:
             print(f"{method}: {trainer.num_steps} steps, {moves} epochs with births or removals", flush=True)
         rows.append(run(number, method, *expected[method][:2], args))
         print(rows[-1], flush=True)
-        args.out.write_text(json.dumps(summary(rows, args), indent=1) + "\n")
-    record = summary(rows, args)
+        write_results(args.out, summary(rows))
+    record = summary(rows)
     print({key: value for key, value in record.items() if key != "rows"})
     return record
 
 
-def summary(rows: list[dict], args: Args) -> dict:
+def summary(rows: list[dict]) -> dict:
     """The content of the results file."""
     lost = [steps for row in rows for steps in row["lost_steps"]]
     return {
-        "command": f"python benchmarks/kills.py --runs {args.runs} --kills {args.kills} --seed {args.seed}",
-        "torch": version("torch"),
         "checkpoint_every_steps": EVERY,
         "identical": sum(row["identical"] for row in rows),
         "runs": len(rows),

@@ -9,7 +9,6 @@ scikit-learn the better of its ``score`` and the plug-in density at its estimate
 Finished runs are saved in the file and not repeated; a table is written beside it.
 """
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import BayesianGaussianMixture
 from sklearn.model_selection import train_test_split
 
+from pyro_options.experiments import unfinished_results, write_results
 from pyro_options.guides import GrowableGEM, MixtureWeights
 from pyro_options.infer import MixtureConfig, MixtureTrainer, component_counts
 from pyro_options.mixtures import GaussianComponents
@@ -169,14 +169,13 @@ def table(runs: list[dict]) -> str:
 
 def main(args: Args) -> list[dict]:
     torch.set_num_threads(1)
-    runs = json.loads(args.json.read_text())["runs"] if args.json.exists() else []
+    runs = unfinished_results(args.json).get("runs", [])
     done = {(r["task"], r["seed"]) for r in runs}
-    args.json.parent.mkdir(parents=True, exist_ok=True)
     for seed in args.seeds:
         for task in [*map(str, args.clusters), *args.real]:
             if (task, seed) not in done:
                 runs.append(run(task, seed, args))
-                args.json.write_text(json.dumps({"runs": runs}, indent=1) + "\n")
+                write_results(args.json, {"runs": runs})
     args.json.with_suffix(".md").write_text(table(runs) + "\n")
     print(table(runs))
     return runs

@@ -9,7 +9,6 @@ they must pass. Mutations that are in the results already are not repeated. It w
 ``benchmarks/results/mutations.json`` and fails if a mutation is not caught.
 """
 
-import json
 import os
 import re
 import shutil
@@ -20,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
+
+from pyro_options.experiments import unfinished_results, write_results
 
 ROOT = Path(__file__).parents[1]
 
@@ -184,7 +185,7 @@ def run_tests(target: Path, tests: tuple[str, ...]) -> tuple[bool, str]:
 
 
 def main(args: Args) -> dict:
-    results = json.loads(args.out.read_text()) if args.out.exists() else {}
+    results = unfinished_results(args.out).get("mutations", {})
     chosen = [m for i, m in enumerate(MUTATIONS) if not args.only or i in args.only]
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder)
@@ -204,7 +205,7 @@ def main(args: Args) -> dict:
             path.write_text(text)
             found = {"sound_without": sound[mutation.tests], "caught": not passed, "by": first}
             results[mutation.what] = {"file": mutation.file, "tests": list(mutation.tests)} | found
-            args.out.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+            write_results(args.out, {"mutations": results})
             print(f"{'caught' if not passed else 'MISSED'}  {mutation.what}: {first}", flush=True)
     caught = sum(one["caught"] and one["sound_without"] for one in results.values())
     print(f"{caught} of {len(results)} caught")

@@ -9,7 +9,6 @@ bytes of all steps: that of the arrays that hold the ragged data (``stored``), a
 and trains one epoch on them, less the peak of one with a hundredth of them (``peak``).
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from timing import race
 from pyro_options.data import Trajectories
 from pyro_options.discovery import discover, method_config
 from pyro_options.discovery.assembly import assemble, make_plan
+from pyro_options.experiments import write_results
 from pyro_options.infer import Trainer, set_seed
 
 
@@ -114,8 +114,7 @@ def main(args: Args) -> dict:
         "data_megabytes": data_bytes(wide) / 2**20,
         "args": {name: str(value) for name, value in asdict(args).items()},
     }
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(record, indent=1) + "\n")
+    write_results(args.out, record)
     print(
         f"time a step: {record['ratio']:.2f} of that of long episodes ({record['whole_ratio']:.2f} of the whole call)"
     )

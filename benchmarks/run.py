@@ -4,7 +4,7 @@ Run it with::
 
     python benchmarks/run.py                 # everything; a quarter of an hour
     python benchmarks/run.py --quick         # the ratios that the tests compare; a minute
-    python benchmarks/run.py --json FILE     # write the ratios, and raw times under seconds/…
+    python benchmarks/run.py --json FILE     # write the ratios, raw times under seconds/…, and scaling.png beside them
 
 The *floor* is the minimum that any method needs: the product of the states with all policy and termination heads, a
 scalar loss, backward, Adam. A ratio ``a/b`` is the time of a over the time of b; lower is better. dynamax and jax are
@@ -18,7 +18,6 @@ than cores, the loop already uses all cores.
 
 import argparse
 import itertools
-import json
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,6 +29,7 @@ from naive import naive_step
 from steps import BITS, Shape, floor, svi_step, trainer
 from timing import race
 
+from pyro_options.experiments import write_results
 from pyro_options.growth import grow
 
 #: upper limits of the ratios
@@ -237,7 +237,6 @@ def full() -> Report:
     measure_scaling(report, 3)
     measure_memory(report)
     measure_naive(report, shape, 4)
-    plot(report, Path(__file__).parent / "results" / "scaling.png")
     profile(shape)
     return report
 
@@ -253,7 +252,9 @@ def main() -> None:
     report = quick() if args.quick else full()
     report["threads"] = args.threads
     if args.json:
-        args.json.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
+        write_results(args.json, dict(sorted(report.items())))
+        if not args.quick:
+            plot(report, args.json.with_name("scaling.png"))
 
 
 if __name__ == "__main__":

@@ -7,12 +7,8 @@ Both arms train on Atari RAM with the same settings, alternately in one process.
 environment step; with skills a decision can last many, and all of them are counted. The ratio should be at least 0.8.
 """
 
-import json
-import platform
-import sys
 import time
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -22,6 +18,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from pyro_options.discovery import build
 from pyro_options.envs import SkillWrapper, atari_demonstrations, make_atari, ram
+from pyro_options.experiments import write_results
 from pyro_options.rl import SMDPPPO
 from pyro_options.skills import Skills
 
@@ -82,16 +79,12 @@ def main(args: Args) -> dict:
         f"{args.game}: skills / plain = {result['ratio']:.2f} in steps of the environment per second "
         f"(bar 0.80; a decision lasts {duration:.1f} steps)"
     )
-    args.out.parent.mkdir(parents=True, exist_ok=True)
     record = {
-        "command": " ".join(["python", *sys.argv]),
         "args": asdict(args) | {"out": str(args.out)},
-        "versions": {name: version(name) for name in ("ale-py", "gymnasium", "numpy", "stable-baselines3", "torch")},
-        "python": platform.python_version(),
         "rates": rates,
         **result,
     }
-    args.out.write_text(json.dumps(record, indent=2) + "\n")
+    write_results(args.out, record)
     return result
 
 

@@ -9,10 +9,8 @@ K moves between 1 and 8 by one birth or removal every 100 steps; the first fifth
 """
 
 import gc
-import json
 import sys
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -20,6 +18,7 @@ import tyro
 
 from pyro_options.discovery import build
 from pyro_options.envs import message_demonstrations
+from pyro_options.experiments import write_results
 from pyro_options.growth import grow, num_components, prune
 from pyro_options.infer import TrainConfig, Trainer, set_seed
 
@@ -78,8 +77,6 @@ def main(args: Args) -> dict:
         sizes.append(num_components(modules))
     warm = memory[: max(1, len(memory) // 5)]
     record = {
-        "command": f"python benchmarks/soak.py --steps {args.steps} --moves {args.moves} --method {args.method}",
-        "torch": version("torch"),
         "steps": trainer.num_steps,
         "moves": moves,
         "growth_of_memory": max(memory[len(warm) :], default=max(warm)) / max(warm) - 1,
@@ -88,7 +85,7 @@ def main(args: Args) -> dict:
         "resident_megabytes": [round(value / 2**20, 1) for value in memory],
         "num_options": sizes,
     }
-    args.out.write_text(json.dumps(record) + "\n")
+    write_results(args.out, record)
     print({key: value for key, value in record.items() if not isinstance(value, list)})
     return record
 

@@ -27,6 +27,7 @@ from pyro_options.data import Trajectories, from_minari, rollout
 from pyro_options.discovery import PAPER_GUIDE, Budget, discover
 from pyro_options.envs import EXPERTS, atari_demonstrations, load_atari, make_atari, replay_frames
 from pyro_options.errors import check
+from pyro_options.experiments import write_results
 from pyro_options.growth import GrowthEvent
 from pyro_options.persistence import explained_interrupts
 from pyro_options.skills import IN_USE, Segmentation, Skills, make_cards
@@ -278,7 +279,7 @@ def main(args: Args) -> dict:
     found = results(args, skills, cloned, segmentation, held)
     paths = {"out": str(args.out), "data": None if args.data is None else str(args.data)}
     (args.out / "config.json").write_text(json.dumps(asdict(args) | paths, indent=2) + "\n")
-    (args.out / "results.json").write_text(json.dumps(found, indent=2) + "\n")
+    write_results(args.out / "results.json", found)
     skills.used().save(args.out / "skills.safetensors")
     title = f"{args.game}, seed {args.seed}: {found['exact_log_likelihood']:.3f} held-out nats per step, "
     title += f"{found['behaviour_cloning_log_likelihood']:.3f} with K = 1"

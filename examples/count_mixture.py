@@ -11,7 +11,6 @@ It prints a table and writes ``results.json`` and ``count_mixture.png`` (the com
 training) to ``--out``.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import torch
 import tyro
 
 from pyro_options import viz
+from pyro_options.experiments import write_results
 from pyro_options.guides import GrowableGEM, MixtureWeights
 from pyro_options.infer import MixtureConfig, MixtureTrainer, component_counts
 from pyro_options.mixtures import CountComponents
@@ -105,7 +105,7 @@ def main(args: Args) -> dict:
         "growth_steps": history.growth_steps,
         "seconds": history.seconds,
     }
-    (args.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    write_results(args.out / "results.json", results)
     shares = torch.bincount(labels, minlength=model.num_components) / len(rows)
     figure(trainer, shares, len(present), args.out / "count_mixture.png")
     for key, value in results.items():

@@ -9,7 +9,6 @@ Run it with::
 It prints a table and writes ``results.json`` and ``cued_options.png`` to ``--out``.
 """
 
-import json
 import math
 import time
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import tyro
 
 from pyro_options import viz
 from pyro_options.data import Trajectories
+from pyro_options.experiments import write_results
 from pyro_options.guides import Exact, GrowableGEM
 from pyro_options.infer import TrainConfig, Trainer
 from pyro_options.models import OptionHMM, StateOptionHMM
@@ -110,7 +110,7 @@ def main(args: Args) -> dict:
         trainers[name], results[name] = train(args, state_dependent)
         print(name, results[name])
     results["guessing"] = -math.log(args.num_cues)
-    (args.out / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+    write_results(args.out / "results.json", results)
     figure(args, trainers, results, args.out / "cued_options.png")
     return results
 

@@ -9,7 +9,6 @@ It prints a table and writes ``results.json`` and ``dp_mixture.png`` (the cluste
 over the number of components in use) to ``--out``.
 """
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 import tyro
 
 from pyro_options import viz
+from pyro_options.experiments import write_results
 from pyro_options.guides import GammaConcentration, GrowableGEM, MixtureWeights
 from pyro_options.infer import MixtureConfig, MixtureTrainer, component_counts
 from pyro_options.mixtures import GaussianComponents
@@ -100,7 +100,7 @@ def main(args: Args) -> dict:
         "growth_steps": history.growth_steps,
         "seconds": history.seconds,
     }
-    (args.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    write_results(args.out / "results.json", results)
     figure(trainer, counts, args.num_clusters, args.out / "dp_mixture.png")
     for key, value in results.items():
         print(f"{key:<26}{value}")

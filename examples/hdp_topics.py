@@ -11,7 +11,6 @@ It prints a table and writes ``results.json`` and ``hdp_topics.png`` (topics, tr
 training) to ``--out``.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import torch
 import tyro
 
 from pyro_options import viz
+from pyro_options.experiments import write_results
 from pyro_options.growth import Merge, Prune, SplitBirth, TrialRule, reweight
 from pyro_options.guides import GrowableGEM, MixtureWeights
 from pyro_options.handlers import GrowthMessenger
@@ -127,7 +127,7 @@ def main(args: Args) -> dict:
         "error_of_proportions": float((inferred[:, nearest] - shares).abs().mean()),
         "held_out_bound_per_word": float(bound),
     }
-    (args.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    write_results(args.out / "results.json", results)
     order = [*dict.fromkeys(nearest), *(k for k in range(len(topics)) if k not in nearest)]
     shown = shares, inferred[:, nearest]
     figure(args, growth, history.num_components, topics[order], shown, args.out / "hdp_topics.png")

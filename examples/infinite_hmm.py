@@ -10,7 +10,6 @@ It prints a table and writes ``results.json`` and ``infinite_hmm.png`` (a sequen
 over training) to ``--out``.
 """
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from pyro import distributions as dist
 from torch import nn
 
 from pyro_options import viz
+from pyro_options.experiments import write_results
 from pyro_options.growth import Growable, Merge, Prune, SplitBirth, TrialRule, reweight
 from pyro_options.guides import GrowableHDP, MixtureWeights
 from pyro_options.handlers import GrowthMessenger
@@ -132,7 +132,7 @@ def main(args: Args) -> dict:
         "held_out_nats_per_step": float(held_out),
         "stickiness": float(torch.exp(model.transitions.log_stickiness.detach())),
     }
-    (args.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    write_results(args.out / "results.json", results)
     named = torch.tensor([scores.naming.get(k, k) for k in range(growth.num_components)])
     shown = sequences[cut], states[cut], named[found[0]]
     order = named.argsort()

@@ -14,7 +14,6 @@ It prints the weights and writes ``results.json`` and ``mouse_decisions.png`` to
 Reference: Ashwood et al. (2022), Mice alternate between discrete strategies during perceptual decision-making.
 """
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -38,6 +37,7 @@ from studies.decisions import (
 
 from pyro_options import viz
 from pyro_options.data import Decisions, Trajectories, simulated_decisions
+from pyro_options.experiments import write_results
 from pyro_options.skills import WeightPosterior, label_scores, laplace, option_posterior
 
 
@@ -136,7 +136,7 @@ def main(args: Args) -> dict:
         options = fit.skills.segment(data, "posterior").options
         record["accuracy"] = label_scores(options, truth.states, data.mask).accuracy
         print(f"states of {100 * record['accuracy']:.1f} % of the trials are the true ones")
-    (args.out / "results.json").write_text(json.dumps(record, indent=2) + "\n")
+    write_results(args.out / "results.json", record)
     figure(args.out / "mouse_decisions.png", fit, data, (given, found), truth)
     return record
 

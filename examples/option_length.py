@@ -9,7 +9,6 @@ each termination by some nats (0 is the paper's model), for longer options at a 
 It writes ``NAME.json`` (every run) and ``NAME.png`` to ``--out``.
 """
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from matplotlib.ticker import LogLocator, ScalarFormatter
 from pyro_options import viz
 from pyro_options.data import Trajectories
 from pyro_options.discovery import discover
+from pyro_options.experiments import write_results
 from pyro_options.skills import IN_USE
 
 
@@ -99,7 +99,7 @@ def main(args: Args) -> list[dict]:
         for cost in args.costs:
             runs.append(run(args, data, held, cost, seed))
             print({key: round(value, 4) for key, value in runs[-1].items()})
-            (args.out / f"{args.name}.json").write_text(json.dumps(meta | {"runs": runs}, indent=1) + "\n")
+            write_results(args.out / f"{args.name}.json", meta | {"runs": runs})
     figure(runs, args.out / f"{args.name}.png")
     return runs
 

@@ -10,7 +10,6 @@ It prints a table and writes ``results.json`` and ``regressions.png`` (the lines
 over the number of lines in use) to ``--out``.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import torch
 import tyro
 
 from pyro_options import viz
+from pyro_options.experiments import write_results
 from pyro_options.growth import Merge, Prune, SplitBirth, TrialRule, reweight
 from pyro_options.guides import GrowableGEM, MixtureWeights
 from pyro_options.handlers import GrowthMessenger
@@ -105,7 +105,7 @@ def main(args: Args) -> dict:
         "used_lines_mode": counts.mode,
         "largest_error_of_a_line": float(torch.cdist(torch.tensor(LINES), found).min(-1).values.max()),
     }
-    (args.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    write_results(args.out / "results.json", results)
     figure(model, growth, history.num_components, counts, rows, args.out / "regressions.png")
     for key, value in results.items():
         print(f"{key:<26}{value}")

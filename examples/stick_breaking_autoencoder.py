@@ -9,7 +9,6 @@ It prints a table and writes ``results.json`` and ``stick_breaking_autoencoder.p
 digits of scikit-learn, 8 × 8 pixels with values 0 to 16, so the likelihood is Binomial.
 """
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from torch import Tensor, nn
 
 from pyro_options import viz
 from pyro_options.distributions import LogitKumaraswamy, gem_sticks, log_stick_breaking
+from pyro_options.experiments import write_results
 
 LEVELS = 16
 
@@ -153,7 +153,7 @@ def main(args: Args) -> dict:
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(args.seed))
     images, held_out = images[order[:1500]], images[order[1500:]]
     decoder, encoder, results = train(args, images, held_out)
-    (args.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    write_results(args.out / "results.json", results)
     figure(decoder, encoder, held_out[:8], results, args.out / "stick_breaking_autoencoder.png")
     for key in ("elbo_train", "elbo_held_out", "used_dimensions", "num_components", "seconds"):
         print(f"{key:<18}{results[key]:.5g}")

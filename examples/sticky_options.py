@@ -11,7 +11,6 @@ it with::
 It prints a table and writes ``results.json`` and ``sticky_options.png`` to ``--out``.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import tyro
 
 from pyro_options import Skills, discover, viz
 from pyro_options.data import Synthetic, synthetic_options
+from pyro_options.experiments import write_results
 from pyro_options.skills import label_scores
 
 
@@ -108,7 +108,7 @@ def main(args: Args) -> dict:
         gain, error = float(difference.mean()), float(difference.std()) / len(difference) ** 0.5
         results[kind] = {"memory": memory, "no memory": without, "gain_per_step": gain, "standard_error": error}
         print(f"{kind:<10} gain {gain:.4f} ± {error:.4f} nats per step: {memory} against {without}")
-    (args.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    write_results(args.out / "results.json", results)
     figure(args, rows, results, args.out / "sticky_options.png")
     return results
 

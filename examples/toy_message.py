@@ -31,6 +31,7 @@ from studies.message_run import MessageRun
 from pyro_options import Skills, discover, viz
 from pyro_options.data import Trajectories
 from pyro_options.envs import final_action_probabilities, message_demonstrations, message_success
+from pyro_options.experiments import write_results
 from pyro_options.growth import DataBirth, EvidenceRule, GrowthEvent, Prune
 from pyro_options.guides import Exact, GrowableGEM, Relaxed
 from pyro_options.handlers import EntropyMessenger, GrowthMessenger, TemperMessenger, collapse
@@ -153,7 +154,7 @@ def main(args: Args) -> dict:
         solved, _ = message_success(final_action_probabilities(model.policy))
         print(f"by hand: {model.num_options} options, {'solved' if solved else 'not solved'}")
     skills, results = in_one_call(args, checkpoint=args.out / "training.safetensors", resume=args.resume)
-    (args.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    write_results(args.out / "results.json", results)
     figure(args, skills, args.out / "toy_message.png")
     viz.write_report(
         args.out / "report.html",

@@ -1,5 +1,5 @@
 from .grid import read_runs, run_grid
-from .origins import provenance, source_digest
+from .origins import provenance, source_digest, unfinished_results, write_results
 from .statistics import Band, bootstrap_interval, curve_band, interquartile_mean
 
 __all__ = [
@@ -11,4 +11,6 @@ __all__ = [
     "read_runs",
     "run_grid",
     "source_digest",
+    "unfinished_results",
+    "write_results",
 ]

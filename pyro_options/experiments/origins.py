@@ -1,16 +1,22 @@
 """Where a result comes from: the command, the commit, the source that ran, package versions and the machine."""
 
+import ast
 import hashlib
+import json
 import os
 import platform
 import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from pyro_options.persistence.storage import write_json
 
 PACKAGES = ("pyro-options", "torch", "pyro-ppl", "numpy", "gymnasium", "ale-py", "stable-baselines3")
 
@@ -36,9 +42,28 @@ def provenance() -> dict[str, Any]:
     }
 
 
+def write_results(path: str | os.PathLike, results: Mapping[str, Any]) -> None:
+    """Writes results as JSON, with :func:`provenance` and the ``processor_seconds`` of this process so far."""
+    about = {"provenance": provenance(), "processor_seconds": time.process_time()}
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_json(Path(path), about | dict(results), indent=1)
+
+
+def unfinished_results(path: str | os.PathLike) -> dict[str, Any]:
+    """The results in a file of :func:`write_results`, to go on with; empty if there is none or other code made them."""
+    path = Path(path)
+    found = json.loads(path.read_text()) if path.exists() else {}
+    same = found.get("provenance", {}).get("source") == source_digest()
+    return found if same else {}
+
+
 @cache
 def source_digest() -> str:
-    """A SHA-256 digest of the library's Python files, models and guides included, as they were at the first call."""
+    """A SHA-256 digest of the library's code, models and guides included, as it was at the first call.
+
+    Comments, docstrings and layout do not count. It depends on Python's minor version, which is part of
+    :func:`provenance`.
+    """
     files = {}  # by import path: the same in a checkout and in an installed wheel
     for package in SOURCES:
         folder = _folder(package)
@@ -46,8 +71,18 @@ def source_digest() -> str:
             files["/".join([*package.split("."), *file.relative_to(folder).parts])] = file
     digest = hashlib.sha256()
     for name, file in sorted(files.items()):
-        digest.update(name.encode() + b"\0" + file.read_bytes())
+        digest.update(name.encode() + b"\0" + _code(file.read_text(encoding="utf-8")).encode())
     return digest.hexdigest()
+
+
+def _code(source: str) -> str:
+    """Python source without comments, docstrings and layout."""
+    tree = ast.parse(source)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
 
 
 def _folder(package: str) -> Path:
