@@ -103,8 +103,8 @@ MUTATIONS = (
     Mutation(
         "a minibatch is not scaled to its population",
         "pyro_options/data/trajectories.py",
-        "yield self.batch(index, device)._replace(population=population, dataset_size=len(self))",
-        "yield self.batch(index, device)",
+        "return self.batch(index, device)._replace(population=population, dataset_size=len(self))",
+        "return self.batch(index, device)",
         ("data/test_trajectories.py",),
     ),
     Mutation(
