@@ -46,8 +46,8 @@ class Args:
     """Find the strategies of an animal."""
 
     data: Path | None = None
-    """CSV file with the columns session, stimulus (signed, positive on the right), choice (0 left, 1 right) and
-    rewarded (0 or 1); by default an animal is simulated"""
+    """CSV or Parquet file with the columns session, stimulus (signed, positive on the right), choice (left or right, or
+    0 or 1) and rewarded (0 or 1); by default an animal is simulated"""
     num_sessions: int = 45
     """of the simulated animal"""
     held_out: float = 0.2

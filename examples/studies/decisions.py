@@ -1,44 +1,35 @@
 """Fits of GLM-HMMs to sessions of binary choices: the number of states found, weights with intervals, comparisons."""
 
-import csv
 import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from pyro_options import Skills, discover
-from pyro_options.data import DECISION_INPUTS, DECISION_STATES, Trajectories, decision_inputs
+from pyro_options.data import DECISION_INPUTS, DECISION_STATES, Trajectories, decision_inputs, open_trajectories
 from pyro_options.errors import check
 from pyro_options.skills import WeightPosterior, laplace, policy_weights
 
 #: names of the weights of a state, in the order of :func:`weight_table`
 WEIGHT_NAMES = ("stimulus", "bias", "previous choice", "win-stay-\nlose-switch")
 
-_COLUMNS = ("session", "stimulus", "choice", "rewarded")
-
 
 def load_sessions(path: Path) -> Trajectories:
-    """Sessions from a CSV file with the columns session, stimulus, choice (0 or 1) and rewarded (0 or 1).
+    """Sessions from a CSV or Parquet file with a row for each trial, in order.
 
-    Trials are in order; those without a choice are left out.
+    Columns: session, stimulus (signed, positive on the right), choice (0 and 1, or the words left and right) and
+    rewarded (0 or 1). Leave out trials without a choice.
     """
-    sessions: dict[str, list[tuple[float, int, int]]] = {}
-    with path.open(newline="") as file:
-        rows = csv.DictReader(file)
-        check(set(_COLUMNS) <= set(rows.fieldnames or ()), f"the columns {', '.join(_COLUMNS)}", rows.fieldnames)
-        for row in rows:
-            if row["choice"] != "":
-                trial = float(row["stimulus"]), int(row["choice"]), int(row["rewarded"])
-                sessions.setdefault(row["session"], []).append(trial)
-    check(len(sessions) >= 2, "at least two sessions", len(sessions))
+    raw = open_trajectories(path, episode="session", actions="choice", states=["stimulus", "rewarded"])
+    check(len(raw) >= 2 and raw.num_actions == 2, "at least two sessions of binary choices", raw)
     episodes = []
-    for trials in sessions.values():
-        stimulus, choice, rewarded = map(np.asarray, zip(*trials))
+    for i in range(len(raw)):
+        stimulus, rewarded = raw.state_steps.episode(i).numpy().T
+        choice = raw.given_actions().episode(i).numpy()
         episodes.append((decision_inputs(stimulus, choice, rewarded), choice))
-    return Trajectories.from_episodes(episodes, num_actions=2)
+    return Trajectories.from_episodes(episodes, num_actions=2).with_names(DECISION_INPUTS, ("left", "right"))
 
 
 @dataclass(frozen=True)
@@ -65,11 +56,10 @@ def bernoulli(train: Trajectories, held: Trajectories) -> Tensor:
 
 def find_states(data: Trajectories, num_states: int | None, epochs: int | None, seed: int, trust: bool) -> Skills:
     """The states in use, as options with linear policies; their number is found if it is not given."""
-    names = {"action_names": ("left", "right")}
     settings = {"hidden": (), "weight_scale": "auto", "seed": seed, "device": "cpu", "trust": trust, "progress": False}
     if num_states is not None:
         settings |= {"num_options": num_states, "restarts": 3}
-    return discover(data, epochs=epochs, **names, **settings).used()
+    return discover(data, epochs=epochs, **settings).used()
 
 
 def with_memory(skills: Skills) -> Skills:

@@ -112,5 +112,6 @@ def simulated_decisions(
     rng = np.random.default_rng(seed)
     sessions = [_session(rng, beta, stay, leave) for _ in range(num_sessions)]
     data = Trajectories.from_episodes([(inputs, choices) for inputs, choices, _ in sessions], num_actions=2)
+    data = data.with_names(DECISION_INPUTS, ("left", "right"))
     labels = pad_sequence([torch.as_tensor(states) for _, _, states in sessions], True, -1)
     return Decisions(data, labels, torch.tensor(beta), torch.tensor(matrix))

@@ -235,13 +235,13 @@ def test_cued_options(run_script, tmp_path):
 
 
 def test_mouse_decisions(run_script, tmp_path, monkeypatch):
-    """From a file whose sessions are those of the simulated animal, with a trial without a choice."""
+    """From a file whose sessions are those of the simulated animal."""
     studies = load_script(monkeypatch, EXAMPLES / "mouse_decisions.py")
     truth = studies.simulated_decisions(3, 6).trajectories.cut(60)
-    lines = ["session,stimulus,choice,rewarded", "a,0.5,,0"]
+    lines = ["session,stimulus,choice,rewarded"]
     for i in range(len(truth)):
         stimulus, choices = truth.states[i, :, 0].tolist(), truth.actions[i].tolist()
-        lines += [f"s{i},{x},{c},{int((x > 0) == c)}" for x, c in zip(stimulus, choices)]
+        lines += [f"s{i},{x},{('left', 'right')[c]},{int((x > 0) == c)}" for x, c in zip(stimulus, choices)]
     (tmp_path / "sessions.csv").write_text("\n".join(lines))
     loaded = studies.load_sessions(tmp_path / "sessions.csv")
     assert len(loaded) == 6 and torch.equal(loaded.actions, truth.actions)
