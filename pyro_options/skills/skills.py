@@ -3,7 +3,7 @@
 import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from pyro_options.growth.resizing import resize
 from pyro_options.options.policies import MixedPolicy
 
 from . import format as file_format
+from . import hub
 from .acting import MODULES, ActingSkills, frozen
 from .episodes import batches, check_scores
 from .glossary import legend
@@ -262,6 +263,28 @@ class Skills(ActingSkills):
     def load(cls, path: str | os.PathLike) -> "Skills":
         """Reads a file that :meth:`save` wrote. Damaged files raise an error, and no file can execute code."""
         return cls(**file_format.read(path))
+
+    def push_to_hub(self, repo_id: str, **settings: Any) -> str:
+        """Uploads the skills to the Hugging Face Hub, with a model card from their metadata. Needs the extra ``hub``.
+
+        :param repo_id: ``user/name`` of a repository, created if it does not exist
+        :param settings: of ``ModelHubMixin.push_to_hub``, such as ``private=True`` or ``commit_message``
+        :return: the address of the commit
+        """
+        return hub.push_to_hub(self, repo_id, **settings)
+
+    def save_pretrained(self, folder: str | os.PathLike, **settings: Any) -> None:
+        """Writes into a folder what :meth:`push_to_hub` uploads. Needs the extra ``hub``."""
+        hub.save_pretrained(self, os.fspath(folder), **settings)
+
+    @classmethod
+    def from_pretrained(cls, name: str | os.PathLike, **settings: Any) -> "Skills":
+        """Loads skills from a repository of the Hugging Face Hub, or from a folder. Needs the extra ``hub``.
+
+        :param name: ``user/name``, or a folder that :meth:`save_pretrained` wrote
+        :param settings: of ``ModelHubMixin.from_pretrained``, such as ``revision`` or ``local_files_only=True``
+        """
+        return hub.from_pretrained(os.fspath(name), **settings)
 
     def __repr__(self) -> str:
         family = "mixed" if isinstance(self.policy, MixedPolicy) else "continuous"
