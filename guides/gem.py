@@ -99,17 +99,18 @@ class _StickWeights(Growable):
     def assign(self, log_weights: Tensor) -> None:
         """Sets the mean weights.
 
-        :param log_weights: ``(K,)``, of weights that sum to less than one
+        :param log_weights: ``(K,)``, of weights that sum to less than one, with ``remainder`` to one
         """
-        check(not self.remainder, "a nonparametric prior to assign weights to", "a truncated one")
-        check(len(log_weights) == self.num_components, f"{self.num_components} weights", len(log_weights))
-        self._set_sticks(mean_sticks(torch.exp(log_weights)))
+        K = self.num_components
+        check(len(log_weights) == K, f"{K} weights", len(log_weights))
+        self._set_sticks(mean_sticks(torch.exp(log_weights))[: K - self.remainder])
 
     def inherit(self, child, parent, noise):
         """Does nothing: a new stick takes its weight from the unassigned mass, not from the parent."""
 
     def blend(self, heir, other, share):
         """Adds the whole mass of ``other`` to that of ``heir``."""
+        check(not self.remainder, "a nonparametric prior to move mass", "a truncated one")
         weights = self.mean_log_weights().detach().exp()
         weights[heir] += weights[other]
         weights[other] = 0.0

@@ -11,7 +11,7 @@ from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
 from pyro_options.growth.contracts import GrowableGuide, fulfills
 from pyro_options.growth.resizing import reweight
-from pyro_options.guides.gem import GammaConcentration, weights_guide
+from pyro_options.guides.gem import GammaConcentration, GrowableGEM, PointGEM, weights_guide
 from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.infer.schedules import Exponential
 from pyro_options.infer.train_config import TrainConfig
@@ -22,6 +22,7 @@ from .budget import Budget, state_inputs
 from .capacity import AUTO
 from .config import MethodConfig, method_config
 from .growth import BIRTHS, REMOVALS, RULES, Growth
+from .hard_options import start_hard
 from .presets import with_preset
 from .registry import GUIDES, MODELS, WEIGHTS, Pieces, guide_entry
 from .start import start_from_stretches
@@ -71,7 +72,7 @@ def with_families(config: MethodConfig, data: Trajectories) -> MethodConfig:
     if isinstance(config.model, nn.Module):
         return config
     families = resolved_families(data, config.action_families, config.censored)
-    start = config.start
+    start = config.start or guide_entry(config.guide).start
     if start is None:
         ours = config.model == "options" and config.guide == "exact" and config.prior_name != "uniform"
         real = not isinstance(families, str) and any(isinstance(one, GaussianFamily) for one in families)
@@ -142,7 +143,8 @@ def _default_training(data: Trajectories, config: MethodConfig) -> TrainConfig:
     assert not isinstance(config.hidden, str)
     found = Budget().train_config(data, config.hidden, config.standardize)
     rate = min(found.learning_rate, entry.max_learning_rate)
-    return replace(found, entropy_weight=Exponential(entropy), learning_rate=rate)
+    epochs = found.epochs if entry.trains else 0
+    return replace(found, epochs=epochs, entropy_weight=Exponential(entropy), learning_rate=rate)
 
 
 def build(method: str | None, data: Trajectories, preset: str | None = None, **config: Any) -> Method:
@@ -171,11 +173,25 @@ def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None
     inputs = state_inputs(data, config.skip_constant, config.standardize)
     pieces = Pieces(data, K, config, config.prior_module(), inputs)
     model = _made(config.model, MODELS, pieces)
+    log_weights = _start(model, data, config)
+    K = len(log_weights)
+    guide = _guide(config, replace(pieces, num_options=K, weights=_weights(config, K), model=model))
+    if config.start == "hard" and isinstance(guide.weights, GrowableGEM | PointGEM):
+        guide.weights.assign(log_weights)
+    elif config.num_options is None and config.growth.judges_after_training:
+        reweight([guide], log_weights)  # default sticks would give the first options most of the mass
+    growth = None if config.num_options is not None else _growth_handler(data, config.growth, model, guide)
+    return Method(model, guide, growth, config, train)
+
+
+def _start(model: Any, data: Trajectories, config: MethodConfig) -> torch.Tensor:
+    """Sets the initial options of a model that was made here, and returns their log weights."""
+    if config.start == "hard" and not isinstance(config.model, nn.Module):
+        fixed = model.num_options if isinstance(config.guide, nn.Module) else config.num_options
+        return start_hard(model, data, fixed, config.growth.max_options)
     if config.start == "stretches" and not isinstance(config.model, nn.Module):
         start_from_stretches(model.policy, data)
-    guide = _guide(config, replace(pieces, weights=_weights(config, K), model=model))
-    growth = None if config.num_options is not None else _growth_handler(data, config.growth, model, guide, K)
-    return Method(model, guide, growth, config, train)
+    return torch.zeros(model.num_options)
 
 
 def _num_options(config: MethodConfig) -> int:
@@ -218,10 +234,8 @@ def _guide(config: MethodConfig, pieces: Pieces) -> Any:
     return fulfills(_made(config.guide, makers, pieces), GrowableGuide, "the guide")
 
 
-def _growth_handler(data: Trajectories, growth: Growth, model: Any, guide: Any, K: int) -> GrowthMessenger:
+def _growth_handler(data: Trajectories, growth: Growth, model: Any, guide: Any) -> GrowthMessenger:
     max_rows = max(8, min(128, 4800 // data.typical_length))
-    if growth.judges_after_training:
-        reweight([guide], torch.zeros(K))  # equal weights: default sticks would give the first options most of the mass
     rule = RULES[growth.rule]() if isinstance(growth.rule, str) else growth.rule
     birth = BIRTHS[growth.birth](max_rows) if isinstance(growth.birth, str) else growth.birth
     removals = [REMOVALS[one](max_rows) if isinstance(one, str) else one for one in growth.removals or ()]

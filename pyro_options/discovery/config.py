@@ -18,7 +18,7 @@ from .registry import GUIDES, MODELS, WEIGHTS, guide_entry
 
 PRIORS = ("gem", "truncated", "uniform")
 
-STARTS = ("random", "stretches")
+STARTS = ("random", "stretches", "hard")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MethodConfig:
     max_duration: int | None = None  # CompILE: steps that a skill lasts in an environment; the paper has 15
     hidden: tuple[int, ...] | str = ()  # widths of the shared state network; () is a linear layer per option, or "auto"
     weight_scale: float | str | None = None  # standard deviation of a prior on the weights of options; None, or "auto"
-    start: str | None = None  # initial options: "random", or like a stretch of a demonstration each, "stretches"
+    start: str | None = None  # initial options: "random", like a stretch of a demonstration each, or "hard" ones
     skip_constant: bool = True  # ignore entries of the state that never vary in the data
     standardize: bool = True  # states and continuous actions, so that their units do not matter; not packed bits
     censored: bool = True  # continuous actions that saturate: an action at a bound has the probability of the tail
@@ -153,6 +153,7 @@ class MethodConfig:
 METHODS: dict[str, dict[str, Any]] = {
     "options": {"guide": "relaxed"},
     "options-exact": {"guide": "exact"},
+    "options-hard": {"guide": "hard"},
     "options-structured": {"guide": "structured"},
     "options-structured-marginal": {"guide": "structured-marginal"},
     "options-score-function": {"guide": "score-function"},

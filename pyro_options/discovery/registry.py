@@ -14,6 +14,7 @@ from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
 from pyro_options.growth.contracts import fulfills
 from pyro_options.guides.amortized import Relaxed, ScoreFunction, StraightThrough
+from pyro_options.guides.estimated import GumbelRao, ImportanceWeighted, LeaveOneOut, StickTheLanding, WakeSleep
 from pyro_options.guides.exact import Exact
 from pyro_options.guides.hdp import GrowableHDP
 from pyro_options.guides.segments import RelaxedSegments
@@ -131,12 +132,20 @@ def _segments(pieces: Pieces) -> CompILE:
     return CompILE(pieces.policy(), config.num_segments, length, pieces.prior, config.alpha, config.max_duration)
 
 
+def _exact(pieces: Pieces) -> Exact:
+    assert pieces.weights is not None
+    return Exact(pieces.weights)
+
+
 def _amortized(kind: type, pieces: Pieces) -> PyroModule:
     config = pieces.config
     sizes = pieces.step_dim, pieces.num_options, config.lstm_size, config.encoder_hidden
     inputs, actions = pieces.encoder_inputs(), pieces.action_inputs()
     encoder = PathEncoder(*sizes, inputs=inputs, actions=actions, random_columns=config.random_columns)
-    return kind(pieces.weights, encoder, coupled=config.coupled, infer_first=config.infer_first)
+    own = {}
+    if kind is WakeSleep:
+        own["evidence"] = fulfills(pieces.model, EvidenceModel, "the model of this guide").evidence
+    return kind(pieces.weights, encoder, coupled=config.coupled, infer_first=config.infer_first, **own)
 
 
 def _structured(kind: type, pieces: Pieces) -> PyroModule:
@@ -165,6 +174,8 @@ class GuideEntry:
     :param entropy_weight: initial λ_ent while K grows; it keeps an encoder from collapsing to few options, so the exact
         guide needs none
     :param max_learning_rate: upper limit for the encoder, where a :class:`Budget` for linear policies would give more
+    :param start: the start that it needs, see :attr:`MethodConfig.start`; ``None`` for any
+    :param trains: whether it is trained after the start, by default
     """
 
     kind: type | None
@@ -173,6 +184,8 @@ class GuideEntry:
     rule: str = "evidence"
     entropy_weight: float = 5.0
     max_learning_rate: float = math.inf
+    start: str | None = None
+    trains: bool = True
 
 
 #: every model by name
@@ -187,9 +200,8 @@ WEIGHTS: Mapping[str, Callable[[int], PyroModule]] = {"sticky-options": Growable
 
 #: every guide by name
 GUIDES: Mapping[str, GuideEntry] = {
-    "exact": GuideEntry(
-        Exact, lambda pieces: Exact(pieces.weights), ("options", "sticky-options"), rule="trial", entropy_weight=0.0
-    ),
+    "exact": GuideEntry(Exact, _exact, ("options", "sticky-options"), rule="trial", entropy_weight=0.0),
+    "hard": GuideEntry(Exact, _exact, rule="trial", entropy_weight=0.0, start="hard", trains=False),
     "relaxed": GuideEntry(Relaxed, partial(_amortized, Relaxed)),
     "structured": GuideEntry(Structured, partial(_structured, Structured), rule="trial", entropy_weight=0.0),
     "structured-marginal": GuideEntry(
@@ -197,6 +209,11 @@ GUIDES: Mapping[str, GuideEntry] = {
     ),
     "score-function": GuideEntry(ScoreFunction, partial(_amortized, ScoreFunction)),
     "straight-through": GuideEntry(StraightThrough, partial(_amortized, StraightThrough)),
+    "gumbel-rao": GuideEntry(GumbelRao, partial(_amortized, GumbelRao)),
+    "stick-the-landing": GuideEntry(StickTheLanding, partial(_amortized, StickTheLanding)),
+    "leave-one-out": GuideEntry(LeaveOneOut, partial(_amortized, LeaveOneOut)),
+    "importance-weighted": GuideEntry(ImportanceWeighted, partial(_amortized, ImportanceWeighted)),
+    "wake-sleep": GuideEntry(WakeSleep, partial(_amortized, WakeSleep)),
     "segments": GuideEntry(RelaxedSegments, _relaxed_segments, ("segments",), max_learning_rate=2e-2),
 }
 

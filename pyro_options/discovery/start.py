@@ -42,6 +42,11 @@ def stretches(data: Trajectories, count: int, length: int) -> tuple[Tensor, Tens
     return pad_sequence(states, True), pad_sequence(actions, True), mask
 
 
+def stretch_length(data: Trajectories) -> int:
+    """Steps of a stretch that is likely to be one behaviour."""
+    return max(2, min(LENGTH, math.ceil(SHARE * data.num_steps / len(data))))
+
+
 def start_from_stretches(policy: Any, data: Trajectories, steps: int = STEPS, rate: float = LEARNING_RATE) -> None:
     """Fits each option to a stretch of its own.
 
@@ -55,8 +60,7 @@ def start_from_stretches(policy: Any, data: Trajectories, steps: int = STEPS, ra
     K = policy.num_options
     if K < 2:
         return
-    length = max(2, min(LENGTH, math.ceil(SHARE * data.num_steps / len(data))))
-    states, actions, mask = stretches(data, K, length)
+    states, actions, mask = stretches(data, K, stretch_length(data))
     dtype = next(policy.parameters()).dtype
     policy.double()  # so that the rounding errors of other units do not grow into another start
     states, actions = states.double(), actions.double() if actions.is_floating_point() else actions
