@@ -1,4 +1,5 @@
 from .amortized import Relaxed, ScoreFunction, StraightThrough
+from .estimated import GumbelRao, ImportanceWeighted, LeaveOneOut, StickTheLanding, WakeSleep
 from .exact import Exact
 from .gem import GammaConcentration, GrowableGEM, PointGEM, UniformWeights, weights_guide
 from .hdp import GrowableHDP
@@ -11,14 +12,19 @@ __all__ = [
     "GammaConcentration",
     "GrowableGEM",
     "GrowableHDP",
+    "GumbelRao",
+    "ImportanceWeighted",
+    "LeaveOneOut",
     "MixtureWeights",
     "PointGEM",
     "Relaxed",
     "RelaxedSegments",
     "ScoreFunction",
+    "StickTheLanding",
     "StraightThrough",
     "Structured",
     "StructuredMarginal",
     "UniformWeights",
+    "WakeSleep",
     "weights_guide",
 ]

@@ -132,6 +132,25 @@ class StepwiseGuide(Protocol):
 
 
 @runtime_checkable
+class MarginalEstimate(Protocol):
+    """Draws of a guide from a latent site, from which the marginal of an observed site is estimated."""
+
+    def absorb(self, prior: Any, likelihood: Any) -> Any:
+        """The distribution of the observed site, whose ``log_prob`` is the estimate.
+
+        :param prior: the model's distribution of the latent site
+        :param likelihood: the model's distribution of the observed site given the latent one
+        """
+
+
+@runtime_checkable
+class EstimatingGuide(Protocol):
+    """A guide with latent sites that pass ``infer={"estimate": ...}``, a :class:`MarginalEstimate`."""
+
+    estimates: Mapping[str, str]  # latent site -> the site that absorbs it
+
+
+@runtime_checkable
 class Tempered(Protocol):
     """A relaxed distribution whose temperature a handler may set."""
 

@@ -3,6 +3,7 @@
 from .average_steps import AverageStepsMessenger, adapt, average_steps
 from .collapse import CollapseMessenger, collapse
 from .entropy import EntropyMessenger, entropy_bonus, usage_entropy
+from .estimate import EstimateMessenger, estimate
 from .growth import GrowthMessenger
 from .observe import ObserveMessenger
 from .own_draws import OwnDrawsMessenger
@@ -12,6 +13,7 @@ __all__ = [
     "AverageStepsMessenger",
     "CollapseMessenger",
     "EntropyMessenger",
+    "EstimateMessenger",
     "GrowthMessenger",
     "ObserveMessenger",
     "OwnDrawsMessenger",
@@ -20,6 +22,7 @@ __all__ = [
     "average_steps",
     "collapse",
     "entropy_bonus",
+    "estimate",
     "temper",
     "usage_entropy",
 ]

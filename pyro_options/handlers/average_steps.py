@@ -6,9 +6,17 @@ from typing import Any
 from pyro.poutine.messenger import Messenger
 
 from pyro_options.errors import check
-from pyro_options.growth.contracts import GrowableGuide, StepAveraged, StepwiseGuide, StepwisePosterior, fulfills
+from pyro_options.growth.contracts import (
+    EstimatingGuide,
+    GrowableGuide,
+    StepAveraged,
+    StepwiseGuide,
+    StepwisePosterior,
+    fulfills,
+)
 
 from .collapse import collapse
+from .estimate import estimate
 
 
 class AverageStepsMessenger(Messenger):
@@ -55,11 +63,12 @@ def average_steps(model: Callable, sites: Mapping[str, str]) -> Callable:
 
 
 def adapt(model: Callable, guide: GrowableGuide) -> Callable:
-    """``model`` as ``guide`` needs it: latents that it does not sample summed out, its chains averaged over each step.
+    """``model`` as ``guide`` needs it: latents that it does not sample summed out, its chains averaged or estimated.
 
     Example::
 
         svi = SVI(adapt(model, guide), guide, ClippedAdam({"lr": 5e-3}), TraceGraph_ELBO())
     """
     averaged = guide.stepwise if isinstance(guide, StepwiseGuide) else {}
-    return average_steps(collapse(model, guide.collapses), averaged)
+    estimated = guide.estimates if isinstance(guide, EstimatingGuide) else {}
+    return estimate(average_steps(collapse(model, guide.collapses), averaged), estimated)

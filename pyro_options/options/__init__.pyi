@@ -1,6 +1,7 @@
 from .actions import CategoricalActions, GaussianActions, OptionActions
 from .autoregressive_path import AutoregressivePath, RelaxedAutoregressivePath, StraightThroughPath
 from .encoder import PathEncoder, StepEncoder
+from .estimators import EstimatedActions, PathEstimate, forward_kl, importance_weighted, leave_one_out
 from .evidence import EvidenceModel, PathEvidence
 from .families import ActionLayout, CategoricalFamily, GaussianFamily
 from .message_encoder import MessageEncoder
@@ -10,6 +11,7 @@ from .path_steps import Steps, Transitions
 from .policies import CategoricalPolicy, GaussianPolicy, MixedPolicy, OptionPolicy, Termination, option_heads
 from .state_path import StatePath
 from .state_weights import StateWeights
+from .straight_through import GumbelRaoPath, StickingPath
 from .structured_path import MarginalStructuredPath, RelaxedStructuredPath, StructuredPath
 from .tilted_path import TiltedPath
 from .transition_path import TransitionPath
@@ -20,10 +22,12 @@ __all__ = [
     "CategoricalActions",
     "CategoricalFamily",
     "CategoricalPolicy",
+    "EstimatedActions",
     "EvidenceModel",
     "GaussianActions",
     "GaussianFamily",
     "GaussianPolicy",
+    "GumbelRaoPath",
     "MarginalActions",
     "MarginalStructuredPath",
     "MessageEncoder",
@@ -33,6 +37,7 @@ __all__ = [
     "OptionPath",
     "OptionPolicy",
     "PathEncoder",
+    "PathEstimate",
     "PathEvidence",
     "PathPosterior",
     "RelaxedAutoregressivePath",
@@ -42,6 +47,7 @@ __all__ = [
     "StepAveragedActions",
     "StepEncoder",
     "Steps",
+    "StickingPath",
     "StraightThroughPath",
     "StructuredPath",
     "Termination",
@@ -49,5 +55,8 @@ __all__ = [
     "TransitionPath",
     "Transitions",
     "encode_path",
+    "forward_kl",
+    "importance_weighted",
+    "leave_one_out",
     "option_heads",
 ]

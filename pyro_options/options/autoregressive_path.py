@@ -45,6 +45,7 @@ class AutoregressivePath(TorchDistribution):
     arg_constraints: ClassVar[dict] = {}
     support: ClassVar[constraints.Constraint] = OneHotRows("a path of options", flags=1)
     discrete = True
+    compiled = True  # whether the kernel draws from this class
 
     def __init__(
         self,
@@ -70,8 +71,9 @@ class AutoregressivePath(TorchDistribution):
         new._batch_shape, new._drawn = shape, None
         return new
 
-    def _discretize(self, noisy: Tensor) -> tuple[Tensor, Tensor]:
-        """``b (..., 1)`` and ``h (..., K)`` from perturbed logits."""
+    def _discretize(self, logits: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """``b (..., 1)`` and ``h (..., K)`` from logits and the noise that perturbs them."""
+        noisy = logits + noise
         b = (noisy[..., :1] > 0).to(noisy.dtype)
         return b, one_hot(noisy[..., 1:].argmax(-1), noisy.shape[-1] - 1).to(noisy.dtype)
 
@@ -81,7 +83,7 @@ class AutoregressivePath(TorchDistribution):
         shape = (T, *self.batch_shape)
         logistic = gumbel(context, (*shape, 1)) - gumbel(context, (*shape, 1))
         noise = torch.cat([logistic, gumbel(context, (*shape, width - 1))], -1)
-        if self.batch_shape and can_draw(self.decoder, context):
+        if self.compiled and self.batch_shape and can_draw(self.decoder, context):
             temperature = getattr(self, "temperature", 1.0)
             how = temperature, self.coupled, self.discrete, self.infer_first
             self._drawn = draw(self.decoder, context, noise.movedim(0, -2), *how)
@@ -90,7 +92,7 @@ class AutoregressivePath(TorchDistribution):
         steps, logits = [], []
         for t, now in enumerate(context.unbind(-2)):  # the backward of context[t] would allocate a full gradient per t
             logits.append(self.decoder(now, previous))
-            b, h = self._discretize(logits[t] + noise[t])
+            b, h = self._discretize(logits[t], noise[t])
             if t == 0:
                 b = b if self.infer_first else torch.ones_like(b)
             elif self.coupled:
@@ -163,8 +165,8 @@ class RelaxedAutoregressivePath(AutoregressivePath):
         self.temperature = temperature
         super().__init__(decoder, context, num_options, mask, coupled, infer_first)
 
-    def _discretize(self, noisy):
-        scaled = noisy / self.temperature
+    def _discretize(self, logits, noise):
+        scaled = (logits + noise) / self.temperature
         return torch.sigmoid(scaled[..., :1]), torch.softmax(scaled[..., 1:], -1)
 
     def rsample(self, sample_shape=torch.Size()):
@@ -184,7 +186,7 @@ class StraightThroughPath(RelaxedAutoregressivePath):
 
     discrete = True
 
-    def _discretize(self, noisy):
-        soft = super()._discretize(noisy)
-        hard = AutoregressivePath._discretize(self, noisy)
+    def _discretize(self, logits, noise):
+        soft = super()._discretize(logits, noise)
+        hard = AutoregressivePath._discretize(self, logits, noise)
         return soft[0] + (hard[0] - soft[0]).detach(), soft[1] + (hard[1] - soft[1]).detach()
