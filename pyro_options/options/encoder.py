@@ -1,5 +1,6 @@
 """The amortized posterior over paths: a backward LSTM and an autoregressive decoder with two heads."""
 
+import copy
 from collections.abc import Sequence
 
 import torch
@@ -140,6 +141,11 @@ class PathDecoder:
             return None
         middle = [tensor for layer in linear for tensor in (layer.weight, layer.bias)]
         return self.previous, *middle, self.head_weight, self.head_bias
+
+    def detached(self) -> "PathDecoder":
+        """The same function, whose parameters have no gradient."""
+        rest = copy.deepcopy(self.rest).requires_grad_(False)
+        return PathDecoder(self.previous.detach(), rest, self.head_weight.detach(), self.head_bias.detach())
 
     def __call__(self, context: Tensor, previous: Tensor) -> Tensor:
         """:param context: ``(..., H)`` :param previous: ``(..., K + 1)`` :returns: logits ``(..., K + 1)``"""

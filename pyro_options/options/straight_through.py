@@ -1,13 +1,12 @@
 """Straight-through paths whose gradient has less variance."""
 
-import copy
-
 import torch
 from torch import Tensor
 
-from pyro_options.errors import check_count
+from pyro_options.errors import check, check_count
 
 from .autoregressive_path import AutoregressivePath, StraightThroughPath
+from .encoder import PathDecoder
 
 
 @torch.no_grad()
@@ -69,14 +68,12 @@ class StickingPath(StraightThroughPath):
     """
 
     def log_prob(self, value):
-        fixed = self._fixed()
-        return fixed.log_prob(value)
+        return self._fixed().log_prob(value)
 
     def _fixed(self) -> AutoregressivePath:
         """The same distribution with parameters that have no gradient."""
-        decoder = copy.copy(self.decoder)
-        for name in ("previous", "head_weight", "head_bias"):
-            setattr(decoder, name, getattr(decoder, name).detach())
-        decoder.rest = copy.deepcopy(decoder.rest).requires_grad_(False)
+        fix = "Take one from PathEncoder.decoder()."
+        check(isinstance(self.decoder, PathDecoder), "a PathDecoder", type(self.decoder).__name__, fix)
+        assert isinstance(self.decoder, PathDecoder)
         given = self.context.detach(), self.event_shape[-1] - 1, self.step_mask, self.coupled, self.infer_first
-        return AutoregressivePath(decoder, *given)
+        return AutoregressivePath(self.decoder.detached(), *given)
