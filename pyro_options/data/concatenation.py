@@ -22,7 +22,7 @@ def _flat(steps: Steps) -> FlatSteps:
     return FlatSteps.joined(list(steps.chunks()), steps.lengths, steps.width)
 
 
-def _joined(stores: Sequence[Steps]) -> Steps:
+def _joined(stores: Sequence[Steps], large: bool = False) -> Steps:
     """One store of all episodes: padded if that is small and in memory, else flat, with the arrays as they are."""
     parts, first = [_flat(steps) for steps in stores], 0
     arrays: list[Tensor] = []
@@ -35,7 +35,7 @@ def _joined(stores: Sequence[Steps]) -> Steps:
     width, mapped = max(part.width for part in parts), any(part.mapped for part in parts)
     kind = parts[0].dtype, parts[0].device, mapped
     flat = FlatSteps(tuple(arrays), torch.cat(number), starts, lengths, width, *kind)
-    return flat if mapped or is_ragged(lengths, width) else PaddedSteps(flat.padded(), lengths)
+    return flat if mapped or large or is_ragged(lengths, width) else PaddedSteps(flat.padded(), lengths)
 
 
 def concatenate(parts: Sequence[Trajectories]) -> Trajectories:
@@ -47,7 +47,7 @@ def concatenate(parts: Sequence[Trajectories]) -> Trajectories:
     check(bool(parts), "at least one set of demonstrations", "none")
     for i, part in enumerate(parts):
         check(isinstance(part, Trajectories), "Trajectories", f"{type(part).__name__} at position {i}")
-        for name in ("states", "actions", "packed", "state_names", "action_names", "device"):
+        for name in ("states", "actions", "packed", "state_shape", "state_names", "action_names", "device"):
             here, there = _kind(part, name), _kind(parts[0], name)
             check(here == there, f"the {name} of the first set, {there},", f"{here} at position {i}")
     if len(parts) == 1:
@@ -58,7 +58,7 @@ def concatenate(parts: Sequence[Trajectories]) -> Trajectories:
     bounds = [part.action_bounds for part in parts]
     agree = all(one is not None and bounds[0] is not None and torch.equal(one, bounds[0]) for one in bounds)
     return parts[0]._replace(
-        state_steps=_joined([part.state_steps for part in parts]),
+        state_steps=_joined([part.state_steps for part in parts], large=parts[0].state_shape is not None),
         action_steps=_joined(actions) if actions else None,
         num_actions=most,
         action_bounds=bounds[0] if agree else None,

@@ -38,16 +38,28 @@ def episode_lengths(values: ArrayLike, ends: bool, copy: bool) -> Tensor:
     return torch.diff(last.nonzero().flatten().cpu(), prepend=torch.tensor([-1]))
 
 
+def flattened(states: Tensor, lead: int) -> tuple[Tensor, tuple[int, ...] | None]:
+    """States with one axis behind the first ``lead``, and their shape if there were several."""
+    if states.dim() <= lead + 1:
+        return states, None
+    return states.flatten(lead), tuple(states.shape[lead:])
+
+
 def is_ragged(lengths: Tensor, width: int) -> bool:
     """Whether padding would more than double the number of steps."""
     padded = len(lengths) * width
     return padded > SMALL and padded > 2 * int(lengths.sum())
 
 
-def padded_store(values: Tensor, lengths: Tensor, mapped: bool, copy: bool) -> Steps:
-    """A store of padded values ``(N, T, …)``: files and padded arrays are used as they are, ragged ones compacted."""
+def padded_store(values: Tensor, lengths: Tensor, mapped: bool, copy: bool, large: bool = False) -> Steps:
+    """A store of padded values ``(N, T, …)``: files and padded arrays are used as they are, ragged ones compacted.
+
+    :param large: whether selecting should copy nothing, as with files
+    """
     if mapped:
         return FlatSteps.of_rows(values, lengths, mapped)
+    if large:
+        return FlatSteps.of_rows(values.clone() if copy else values, lengths)
     width = values.shape[1]
     mask = torch.arange(width, device=values.device) < lengths.unsqueeze(-1)
     if is_ragged(lengths, width):
@@ -81,7 +93,7 @@ def as_integers(steps: Steps) -> Steps:
 
 
 def flat_store(values: ArrayLike, name: str, lengths: Tensor, copy: bool) -> FlatSteps:
-    """A store of flat values ``(steps, …)``; files are used as they are."""
+    """A store of values ``(steps, …)`` of all episodes; files are used as they are."""
     validate_lengths(lengths, len(lengths), int(lengths.max()))
     flat, mapped, steps = as_tensor(values, name).detach(), is_mapped(values), sum(lengths.tolist())
     given = len(flat) if flat.dim() else "a single number"

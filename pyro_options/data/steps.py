@@ -55,6 +55,10 @@ class Steps(ABC):
     def _chunk_steps(self, num_steps: int | None) -> int:
         return max(1, min(_CHUNK, _NUMBERS // max(1, math.prod(self.shape)))) if num_steps is None else num_steps
 
+    def flattened(self) -> "Steps":
+        """The same values with one axis each."""
+        return self.map(lambda values: values.flatten(1))
+
     def map(self, function: Callable[[Tensor], Tensor]) -> "Steps":
         """The same episodes, in memory, with ``function`` of the values ``(steps, …)``."""
         return FlatSteps.joined([function(part) for part in self.chunks()], self.lengths, self.width)
@@ -117,6 +121,9 @@ class PaddedSteps(Steps):
         for values, mask in zip(self.values.split(rows), self.mask.split(rows)):
             used = values.flatten(0, 1) if bool(mask.all()) else values[mask]
             yield from used.split(num_steps) if rows == 1 else (used,)
+
+    def flattened(self):
+        return PaddedSteps(self.values.flatten(2), self.lengths)
 
     def map(self, function):
         return PaddedSteps(function(self.values), self.lengths)
@@ -191,6 +198,9 @@ class FlatSteps(Steps):
     def __getitem__(self, index):
         at = index.cpu() if isinstance(index, Tensor) else index
         return replace(self, array=self.array[at], start=self.start[at], lengths=self.lengths[index])
+
+    def flattened(self):
+        return replace(self, arrays=tuple(values.flatten(1) for values in self.arrays))
 
     def cut(self, num_steps):
         return replace(self, lengths=self.lengths.clamp(max=num_steps), width=min(self.width, num_steps))

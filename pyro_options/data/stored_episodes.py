@@ -19,10 +19,11 @@ from .steps import PaddedSteps, Steps
 
 _FIELDS = (
     *("state_steps", "action_steps", "num_actions", "population", "dataset_size", "packed", "action_bounds"),
-    *("state_names", "action_names"),
+    *("state_names", "action_names", "state_shape"),
 )
 _TOGETHER = 2**16  # padded steps to evaluate at a time
 _NUMBERS = 2**22  # numbers of the states of those steps, if ragged
+_WIDE_NUMBERS = 2**26  # numbers of the states of those steps in any case
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -38,6 +39,7 @@ class StoredEpisodes:
     action_bounds: Tensor | None
     state_names: tuple[str, ...] | None  # of the entries of a state, of its bytes if packed
     action_names: tuple[str, ...] | None  # of discrete actions; of the dimensions of other actions
+    state_shape: tuple[int, ...] | None  # of a state with several axes, such as an image; stores have one axis
 
     def _set(
         self,
@@ -50,10 +52,11 @@ class StoredEpisodes:
         action_bounds: Tensor | None = None,
         state_names: tuple[str, ...] | None = None,
         action_names: tuple[str, ...] | None = None,
+        state_shape: tuple[int, ...] | None = None,
     ) -> None:
         population = len(state_steps) if population is None else population
         arrays = state_steps, action_steps, num_actions, population, dataset_size or population, packed, action_bounds
-        values = *arrays, state_names, action_names
+        values = *arrays, state_names, action_names, state_shape
         for name, value in zip(_FIELDS, values):
             object.__setattr__(self, name, value)
 
@@ -79,9 +82,14 @@ class StoredEpisodes:
         return self.state_steps.padded()
 
     @property
+    def frames(self) -> bool:
+        """Whether states are images of bytes, which stay bytes in batches: a state network converts them in parts."""
+        return self.state_shape is not None and self.state_steps.dtype == torch.uint8
+
+    @property
     def states(self) -> Tensor:
-        """Floating-point states ``(N, T, D)``; bytes are converted on every access."""
-        return self.as_floats(self.stored)
+        """Floating-point states ``(N, T, D)``; bytes are converted on every access, those of :attr:`frames` are not."""
+        return self.stored if self.frames else self.as_floats(self.stored)
 
     @property
     def actions(self) -> Tensor | None:
@@ -172,7 +180,7 @@ class StoredEpisodes:
 
     def rows_together(self, num_steps: int = _TOGETHER) -> int:
         """Number of episodes, at least one, with about ``num_steps`` padded steps: bounds the memory of a batch."""
-        return max(1, num_steps // self.typical_length)
+        return max(1, min(num_steps, _WIDE_NUMBERS // self.state_dim) // self.typical_length)
 
     def _groups(self, size: int, generator: torch.Generator | None = None, max_steps: float = math.inf) -> list[Tensor]:
         """Indices of the episodes of each batch."""
@@ -209,7 +217,8 @@ class StoredEpisodes:
         }
         rest = {"num_actions": self.num_actions, "population": self.population, "packed": self.packed}
         bounds = {} if self.action_bounds is None else {"action_bounds": self.action_bounds}
-        return arrays | {"lengths": self.lengths} | rest | bounds
+        shape = {} if self.state_shape is None else {"state_shape": self.state_shape}
+        return arrays | {"lengths": self.lengths} | rest | bounds | shape
 
     def _repr_html_(self) -> str:
         return trajectories_html(self)
@@ -222,7 +231,8 @@ class StoredEpisodes:
             kind = f"{self.action_steps.shape[-1]} continuous action dimensions"
         shortest, longest = int(self.lengths.min()), int(self.lengths.max())
         lengths = f"{longest} steps" if shortest == longest else f"{shortest} to {longest} steps"
-        states = f"{self.state_dim} packed bits" if self.packed else f"{self.state_dim} × {self.state_steps.dtype}"
+        size = " × ".join(map(str, self.state_shape or (self.state_dim,)))
+        states = f"{size} packed bits" if self.packed else f"{size} × {self.state_steps.dtype}"
         whole = self.dataset_size == len(self)
         episodes = str(len(self)) if whole else f"minibatch of {len(self)} out of {self.dataset_size}"
         return f"Trajectories({episodes} episodes of {lengths}, states {states}, {kind})"

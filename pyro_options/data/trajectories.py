@@ -19,6 +19,7 @@ from .ingestion import (
     episode_arrays,
     episode_lengths,
     flat_store,
+    flattened,
     integers,
     is_ragged,
     padded_store,
@@ -56,8 +57,12 @@ class Trajectories(StoredEpisodes):
     Bytes stay bytes in ``stored``; ``states`` and minibatches convert them, packed ones to bits, others to numbers.
     Atari RAM takes 32 times less memory this way.
 
+    Images ``(N, T, H, W)``, ``(N, T, C, H, W)`` or ``(N, T, H, W, C)`` are stored with one axis and keep their
+    ``state_shape``, for ``discover(network="cnn")`` or a network of your own. As bytes they stay bytes in minibatches
+    too; selecting and splitting copies nothing.
+
     :param states: ``(N, T, D)`` floating point or bytes, or ``(N, T, B)`` bytes if packed; the state *before* each
-        action
+        action. States may have several axes
     :param actions: ``(N, T)`` integers, ``(N, T, A)`` integers (several a step: MultiDiscrete), or ``(N, T, A)``
         floating point; ``None`` to sample them from a model
     :param lengths: number of steps of each episode ``(N,)``, by default T; the padding is set to zero and never used
@@ -85,7 +90,8 @@ class Trajectories(StoredEpisodes):
     ):
         copy = copy and validate
         stored = as_tensor(states, "states")
-        validate_layout(stored, packed)
+        stored, shape = flattened(stored, 2)
+        validate_layout(stored, packed, shape)
         N, T, _ = stored.shape
         used = torch.full((N,), T, device=stored.device) if lengths is None else integers(lengths, "lengths", copy)
         done = None if actions is None else as_tensor(actions, "actions")
@@ -95,11 +101,11 @@ class Trajectories(StoredEpisodes):
             if done is not None:
                 check(done.shape[:2] == (N, T), f"actions of shape ({N}, {T}, …)", tuple(done.shape))
                 kept = as_integers(padded_store(done.detach(), used, is_mapped(actions), copy))
-            seen = padded_store(stored.detach(), used, is_mapped(states), copy)
+            seen = padded_store(stored.detach(), used, is_mapped(states), copy, large=shape is not None)
         else:
             seen, kept = PaddedSteps(stored, used), None if done is None else as_integers(PaddedSteps(done, used))
         bounds = None if action_bounds is None else as_tensor(action_bounds, "action_bounds", copy)
-        self._set(seen, kept, _counts(num_actions), population, packed, action_bounds=bounds)
+        self._set(seen, kept, _counts(num_actions), population, packed, action_bounds=bounds, state_shape=shape)
         if validate:
             self._validate()
         self._count_actions()
@@ -133,12 +139,14 @@ class Trajectories(StoredEpisodes):
     ) -> "Trajectories":
         """From a list of ``(states (T_i, D), actions (T_i,) or (T_i, A))``; a final state without action is dropped.
 
+        States may have several axes, as images do.
+
         >>> Trajectories.from_episodes([(torch.zeros(4, 2), [0, 1, 1]), (torch.zeros(2, 2), [1, 0])])
         Trajectories(2 episodes of 2 to 3 steps, states 2 × torch.float32, 2 discrete actions)
         """
         (states, actions), files = episode_arrays(episodes)
         lengths = torch.tensor([len(action) for action in actions])
-        if any(files) or is_ragged(lengths, int(lengths.max())):
+        if any(files) or is_ragged(lengths, int(lengths.max())) or states[0].dim() > 2:
             seen, done = (
                 FlatSteps.of_episodes(values, mapped) if mapped else FlatSteps.joined(values, lengths)
                 for values, mapped in zip((states, actions), files)
@@ -192,11 +200,13 @@ class Trajectories(StoredEpisodes):
         action_bounds: ArrayLike | None = None,
     ) -> "Trajectories":
         """From stores, which are validated."""
-        validate_layout(states.outline, packed)
+        shape = states.shape if len(states.shape) > 1 else None
+        states = states if shape is None else states.flattened()
+        validate_layout(states.outline, packed, shape)
         new = object.__new__(cls)
         bounds = None if action_bounds is None else as_tensor(action_bounds, "action_bounds", True)
         kept = None if actions is None else as_integers(actions)
-        new._set(states, kept, _counts(num_actions), packed=packed, action_bounds=bounds)
+        new._set(states, kept, _counts(num_actions), packed=packed, action_bounds=bounds, state_shape=shape)
         new._validate()
         new._count_actions()
         return new
@@ -214,7 +224,9 @@ class Trajectories(StoredEpisodes):
         return read_trajectories(path, cls, max_bytes)
 
     def unpack(self) -> "Trajectories":
-        """The same episodes with floating-point states."""
+        """The same episodes with floating-point states; :attr:`frames` stay bytes."""
+        if self.frames:
+            return self
         if not self.packed and self.state_steps.dtype.is_floating_point:
             return self
         bits = self.packed and self.state_names is not None
@@ -243,6 +255,10 @@ class Trajectories(StoredEpisodes):
                 action_names, count, "discrete action" if single else "action dimension"
             )
         return self._replace(**names)
+
+    def flat_states(self) -> "Trajectories":
+        """The same episodes with states of one axis, for models without a network for their shape."""
+        return self if self.state_shape is None else self._replace(state_shape=None)
 
     def __getitem__(self, index) -> "Trajectories":
         """The episodes at ``index`` (an integer, slice, list or tensor), as a minibatch of these.

@@ -40,6 +40,8 @@ def write_trajectories(path: str | os.PathLike, data: "Trajectories") -> None:
         "acts": np.array(data.action_steps is not None),
         "num_actions": np.array(-1 if data.num_actions is None else data.num_actions),
     }
+    if data.state_shape is not None:
+        header["state_shape"] = np.array(data.state_shape)
     header |= {name: np.array(value) for name in _NAMES if (value := getattr(data, name)) is not None}
     write_archive(path, header | {name: value.detach().cpu().numpy() for name, value in arrays.items()})
 
@@ -51,9 +53,12 @@ def read_trajectories(path: str | os.PathLike, kind: type["Trajectories"], max_b
         form, packed, acts, num_actions = (header[name].tolist() for name in _HEADER)
         known = form in (_FORMAT, _FLAT_FORMAT)
         check(known, f"the format {_FORMAT!r}", repr(form), "Read other npz files with from_npz.")
-        known_too = [name for name in ("action_bounds", *_NAMES) if name in array_names(path)]
+        known_too = [name for name in ("action_bounds", "state_shape", *_NAMES) if name in array_names(path)]
         names = ["states", "lengths"] + ["actions"] * bool(acts) + known_too
         arrays = read_archive(path, names, max_bytes=max_bytes)
+        if "state_shape" in arrays:
+            states = arrays["states"]
+            arrays["states"] = states.reshape(*states.shape[:-1], *arrays["state_shape"].tolist())
         data = (kind if form == _FORMAT else kind.from_flat)(
             arrays["states"],
             arrays.get("actions"),

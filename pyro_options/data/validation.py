@@ -11,7 +11,6 @@ from pyro_options.errors import InputError, check, check_count
 
 _NUMBERS = "Pass a numpy array, a tensor or nested lists of numbers of one type."
 _AXES = "Put an axis in front of a single episode, states[None], or behind single numbers, states[..., None]."
-_IMAGES = "Flatten images with states.reshape(N, T, -1)."
 _LARGE = 10_000  # inferred num_actions up to this is always accepted; above, at most 10 per recorded step
 
 
@@ -72,10 +71,14 @@ def _first(bad: Tensor, episodes: Tensor | None) -> int:
     return row if episodes is None else int(episodes[row])
 
 
-def validate_layout(states: Tensor, packed: bool) -> None:
-    """Checks shape and type of the states."""
-    fix = _IMAGES if states.dim() > 3 else _AXES
-    check(states.dim() == 3, "states of shape (N, T, D)", tuple(states.shape), fix)
+def validate_layout(states: Tensor, packed: bool, state_shape: tuple[int, ...] | None = None) -> None:
+    """Checks shape and type of the states.
+
+    :param state_shape: of a state that had several axes
+    """
+    check(states.dim() == 3, "states of shape (N, T, D)", tuple(states.shape), _AXES)
+    fix = "Flatten them with states.reshape(N, T, -1)."
+    check(not packed or state_shape is None, "packed states with one axis of bytes", state_shape, fix)
     N, T, D = states.shape
     check(min(N, T, D) >= 1, "at least one episode, step and state dimension", f"(N, T, D) = {(N, T, D)}")
     if packed:

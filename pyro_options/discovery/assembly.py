@@ -76,7 +76,7 @@ def with_families(config: MethodConfig, data: Trajectories) -> MethodConfig:
     if start is None:
         ours = config.model == "options" and config.guide == "exact" and config.prior_name != "uniform"
         real = not isinstance(families, str) and any(isinstance(one, GaussianFamily) for one in families)
-        start = "stretches" if ours and real else "random"
+        start = "stretches" if ours and real and config.network is None else "random"
     return replace(config, action_families=families, start=start)
 
 
@@ -141,7 +141,7 @@ def _default_training(data: Trajectories, config: MethodConfig) -> TrainConfig:
     entry = guide_entry(config.guide)
     entropy = entry.entropy_weight if config.num_options is None else 0.0
     assert not isinstance(config.hidden, str)
-    found = Budget().train_config(data, config.hidden, config.standardize)
+    found = Budget().train_config(data, config.hidden, config.standardize, config.network is not None)
     rate = min(found.learning_rate, entry.max_learning_rate)
     epochs = found.epochs if entry.trains else 0
     return replace(found, epochs=epochs, entropy_weight=Exponential(entropy), learning_rate=rate)
@@ -164,13 +164,15 @@ def assemble(data: Trajectories, config: MethodConfig, train: TrainConfig | None
     :param train: the training settings; by default those of :func:`~pyro_options.discover`
     """
     check(data.action_steps is not None, "demonstrations with actions", "none")
+    data = data if config.network is not None else data.flat_states()
     config = with_families(config.complete(), data)
     config = replace(config, **_simplest(config))
     if train is None or config.growth.check_every is None:
         plan = make_plan(data, config, train)
         config, train = plan.config, plan.train
     K = _num_options(config)
-    inputs = state_inputs(data, config.skip_constant, config.standardize)
+    own = config.network is not None  # it sees whole states, as they are
+    inputs = None if own else state_inputs(data, config.skip_constant, config.standardize)
     pieces = Pieces(data, K, config, config.prior_module(), inputs)
     model = _made(config.model, MODELS, pieces)
     log_weights = _start(model, data, config)

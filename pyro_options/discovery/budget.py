@@ -31,19 +31,23 @@ class Budget:
     updates_per_input: int = 80
     max_slow_epochs: int = 300  # replaces max_epochs where updates_per_input asks for more updates
     deep_learning_rate: float = 5e-3  # with hidden layers
+    network_learning_rate: float = 1e-3  # with a network of the user's own
 
-    def train_config(self, data: Trajectories, hidden: Sequence[int], standardize: bool = True) -> TrainConfig:
+    def train_config(
+        self, data: Trajectories, hidden: Sequence[int], standardize: bool = True, network: bool = False
+    ) -> TrainConfig:
         """The training settings for these demonstrations.
 
         :param hidden: widths of the shared state network; empty for linear policies
         :param standardize: whether networks see standardized states
+        :param network: whether there is a state network of the user's own
         """
         N = len(data)
         batch_size = max(1, min(round(self.batch_steps * N / data.num_steps), math.ceil(N / self.min_batches)))
         batches = data.num_batches(batch_size)
         epochs = min(self.max_epochs, math.ceil(self.updates / batches))
-        rate = self.deep_learning_rate
-        if not hidden:
+        rate = self.network_learning_rate if network else self.deep_learning_rate
+        if not hidden and not network:
             rate = min(0.1, self.output_step / (1 + varying_size(data, standardize)))
             if standardize and not data.packed:
                 rate = float(f"{rate:.3g}")  # rounding errors of a change of units must not change the training

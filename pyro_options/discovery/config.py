@@ -9,6 +9,7 @@ from torch import nn
 
 from pyro_options.errors import check, check_count, choice
 from pyro_options.models.gem import GEM, Uniform
+from pyro_options.nn.state_network import check_network
 from pyro_options.persistence.checkpoint import plain
 
 from .action_families import checked_families
@@ -45,6 +46,7 @@ class MethodConfig:
     segment_length: float | None = None  # CompILE: Poisson mean; None is mean episode length / num_segments
     max_duration: int | None = None  # CompILE: steps that a skill lasts in an environment; the paper has 15
     hidden: tuple[int, ...] | str = ()  # widths of the shared state network; () is a linear layer per option, or "auto"
+    network: Any = None  # instead of hidden: "cnn", a module, a function of the state shape, or "module:function"
     weight_scale: float | str | None = None  # standard deviation of a prior on the weights of options; None, or "auto"
     start: str | None = None  # initial options: "random", like a stretch of a demonstration each, or "hard" ones
     skip_constant: bool = True  # ignore entries of the state that never vary in the data
@@ -70,6 +72,7 @@ class MethodConfig:
                 check(fits, f"{name} as a name, a module or a function that makes one", repr(value))
         check(isinstance(self.growth, Growth), "growth=Growth(...)", repr(self.growth))
         self._check_capacity()
+        self._check_network()
         if self.start is not None:
             choice(self.start, "start", STARTS)
         object.__setattr__(self, "encoder_hidden", tuple(self.encoder_hidden))
@@ -105,6 +108,15 @@ class MethodConfig:
         scale = self.weight_scale
         known = scale is None or scale == AUTO or (isinstance(scale, int | float) and 0 < scale < math.inf)
         check(known, 'a weight_scale > 0, None or "auto"', repr(scale))
+
+    def _check_network(self) -> None:
+        if self.network is None:
+            return
+        check_network(self.network)
+        check(self.hidden == (), "hidden or a network", f"hidden = {self.hidden} and a network", "Leave hidden out.")
+        reads = self.model in ("options", "sticky-options") if isinstance(self.model, str) else False
+        check(reads, "a network with the models of options", repr(self.model), "Leave network out.")
+        check(self.start != "stretches", 'start="random" with a network', repr(self.start), "Leave start out.")
 
     @property
     def searches(self) -> bool:

@@ -26,6 +26,7 @@ from pyro_options.models.sticky_option_hmm import StickyOptionHMM
 from pyro_options.nn.networks import mlp
 from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.state_embedding import StateEmbedding
+from pyro_options.nn.state_network import make_network
 from pyro_options.nn.varying_inputs import VaryingInputs
 from pyro_options.options.encoder import PathEncoder
 from pyro_options.options.evidence import EvidenceModel
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 #: encoders embed states with more entries than this; smaller states are cheap without
 WIDE = 64
+
+#: units of that embedding
+EMBEDDING = 12
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,10 @@ class Pieces:
 
     def network(self) -> nn.Module | None:
         """The selection of inputs and the state network behind it; ``None`` lets the policy build its own network."""
+        data, own = self.data, self.config.network
+        if own is not None:
+            is_bytes = data.state_steps.dtype == torch.uint8 and not data.packed
+            return make_network(own, data.state_shape or (data.state_dim,), is_bytes)
         if self.inputs is None or not self.config.hidden:
             return self.inputs
         assert not isinstance(self.config.hidden, str)
@@ -90,6 +98,11 @@ class Pieces:
         low, high = bounds_of(families)
         return GaussianPolicy(*sizes, len(families), hidden, network, center=center, unit=unit, low=low, high=high)
 
+    def termination(self, policy: OptionPolicy) -> Termination:
+        """Terminations; a network of the user's own is shared with the policies, since it is the costly part."""
+        network = self.network() if self.config.network is None else policy.network
+        return Termination(self.data.state_dim, self.num_options, self.config.hidden, network)
+
     def action_inputs(self) -> StandardizedInputs | None:
         """The layer between continuous actions and encoder; ``None`` for actions as they are."""
         if self.data.discrete or not self.config.standardize:
@@ -105,22 +118,24 @@ class Pieces:
     def encoder_inputs(self) -> StateEmbedding | VaryingInputs | None:
         """The layer between states and encoder: an embedding or a selection of inputs; ``None`` for none."""
         inputs, units = self.inputs, self.config.embedding
+        if self.config.network is not None:
+            return StateEmbedding(self.data.state_dim, units or EMBEDDING, self.network())
         if units is None:
             width = self.data.state_dim if inputs is None else inputs.out_features
-            units = 12 if width > WIDE else 0
+            units = EMBEDDING if width > WIDE else 0
         return StateEmbedding(self.data.state_dim, units, inputs) if units else inputs
 
 
 def _options(pieces: Pieces) -> OptionHMM:
     config, policy = pieces.config, pieces.policy()
-    termination = Termination(pieces.data.state_dim, pieces.num_options, config.hidden, pieces.network())
+    termination = pieces.termination(policy)
     return OptionHMM(policy, termination, pieces.prior, config.alpha, config.termination_cost)
 
 
 def _sticky_options(pieces: Pieces) -> StickyOptionHMM:
     config, policy = pieces.config, pieces.policy()
     check(config.termination_cost == 0, "no termination_cost with sticky options", config.termination_cost)
-    termination = Termination(pieces.data.state_dim, pieces.num_options, config.hidden, pieces.network())
+    termination = pieces.termination(policy)
     return StickyOptionHMM(policy, termination, HDP(config.alpha, stickiness=config.stickiness))
 
 

@@ -46,13 +46,14 @@ def _check_arguments(trajectories: Trajectories, config: dict[str, Any]) -> None
 
 def _searched_by_default(method: str | None, train: TrainConfig | None, config: dict[str, Any]) -> dict[str, Any]:
     """Settings that the default method searches for if nothing is said about them."""
-    open_capacity = train is None and not config.keys() & {"hidden", "weight_scale"}
-    return {"hidden": AUTO, "weight_scale": AUTO} if method == DEFAULT_METHOD and open_capacity else {}
+    if method != DEFAULT_METHOD or train is not None or config.keys() & {"hidden", "weight_scale"}:
+        return {}
+    return {"weight_scale": AUTO} | ({} if config.get("network") is not None else {"hidden": AUTO})
 
 
 def _is_made(config: MethodConfig) -> bool:
-    """Whether the model or the guide is a module that exists already."""
-    return any(isinstance(part, nn.Module) for part in (config.model, config.guide))
+    """Whether the model, the guide or the state network is a module that exists already."""
+    return any(isinstance(part, nn.Module) for part in (config.model, config.guide, config.network))
 
 
 def _restarts(given: int | None, method: str | None, long: bool, made: bool, saved: Checkpoint | None) -> int:
@@ -63,7 +64,7 @@ def _restarts(given: int | None, method: str | None, long: bool, made: bool, sav
     """
     if given is None:
         given = saved_restarts(saved, RESTARTS if method == DEFAULT_METHOD and long and not made else 1)
-    fix = "Pass a function of Pieces that makes it: every start needs initial values of its own."
+    fix = "Pass a function that makes it: every start needs initial values of its own."
     check(given == 1 or not made, "restarts=1 with a module that is there already", given, fix)
     return given
 
@@ -136,12 +137,15 @@ def discover(
     :param callbacks: told which phase runs, of every epoch and of every growth check, see
         :class:`~pyro_options.infer.Callback`; :class:`~pyro_options.infer.TensorBoard` is one
     :param config: fields of :class:`~pyro_options.discovery.MethodConfig`: ``num_options=8`` for a fixed K,
-        ``hidden=(64,)`` for a shared state network, ``action_families`` for the distribution of each action dimension
+        ``hidden=(64,)`` for a shared state network, ``network="cnn"`` for images (or a network of your own, a module or
+        a function of the state shape that makes one), ``action_families`` for the distribution of each action dimension
         (:func:`~pyro_options.discovery.resolved_families`), ``termination_cost=2.0`` for longer options;
         ``model``, ``guide`` and ``prior`` by name or as objects, ``growth=Growth(rule, birth, removals)``
     """
     _check_arguments(trajectories, config)
     trajectories = trajectories.with_names(action_names=action_names)
+    if config.get("network") is None:
+        trajectories = trajectories.flat_states()
     data, test = trajectories.split(held_out, seed) if held_out else (trajectories, None)
     config, preset_train = with_preset(preset, data, method, config)
     train = preset_train if train is None else train

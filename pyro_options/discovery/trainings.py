@@ -132,10 +132,10 @@ def one_policy(
 
     def make(data: Trajectories, hidden: tuple[int, ...] | None) -> Trainer:
         same = {"skip_constant": config.skip_constant, "standardize": config.standardize}
-        same |= {"censored": config.censored, "action_families": config.action_families}
+        same |= {"censored": config.censored, "action_families": config.action_families, "network": config.network}
         single = method_config("bc", hidden=config.hidden if hidden is None else hidden, **same)
         plan = make_plan(data, single, seed=train.seed, device=train.device, progress=False)
-        rate = ONE_POLICY_RATE if single.hidden else plan.train.learning_rate
+        rate = ONE_POLICY_RATE if single.hidden and config.network is None else plan.train.learning_rate
         epochs = max(1, round(ONE_POLICY * plan.train.epochs))
         settings = replace(plan.train, epochs=epochs, learning_rate=rate, final_phase=0.9)
         set_seed(train.seed)

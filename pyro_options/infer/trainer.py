@@ -29,6 +29,7 @@ from pyro_options.handlers.own_draws import OwnDrawsMessenger
 from pyro_options.handlers.temper import TemperMessenger
 from pyro_options.kernels.registry import to_be_compiled
 from pyro_options.nn.shared_product import shared_product
+from pyro_options.nn.state_network import StateNetwork
 from pyro_options.persistence.checkpoint import Checkpoint
 from pyro_options.persistence.storage import checksum
 
@@ -75,10 +76,9 @@ class Trainer(ResumableTraining):
         set_seed(config.seed)
         self.device = resolve_device(config.device)
         self.model, self.guide, self.config, self.growth = model.to(self.device), guide.to(self.device), config, growth
-        dtype = next(model.parameters()).dtype
-        self.data = data.alone().to(self.device, dtype)
-        self.held_out = None if held_out is None else held_out.alone().to(self.device, dtype)
-        self.final_data = self.data if final_data is None else final_data.alone().to(self.device, dtype)
+        self.data = self._prepared(data)
+        self.held_out = None if held_out is None else self._prepared(held_out)
+        self.final_data = self.data if final_data is None else self._prepared(final_data)
         self.shuffle_generator = torch.Generator().manual_seed(config.seed)
         self.optimizer = torch.optim.Adam(self._parameter_groups(), fused=True)
         self.elbo = TraceGraph_ELBO()
@@ -115,6 +115,12 @@ class Trainer(ResumableTraining):
 
     def agree(self, *flags: bool) -> tuple[bool, ...]:
         return self.workers.agree(*flags)
+
+    def _prepared(self, data: Trajectories) -> Trajectories:
+        """A data set on the device, in the model's precision; images stay as they are for a network that reads them."""
+        shaped = any(isinstance(part, StateNetwork) for part in self.model.modules())
+        data = data.alone() if shaped else data.alone().flat_states()
+        return data.to(self.device, next(self.model.parameters()).dtype)
 
     def _parameter_groups(self) -> list[dict[str, Any]]:
         """Parameters by learning rate: networks, posterior over the weights, and heads if they have a prior.

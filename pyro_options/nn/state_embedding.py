@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from pyro_options.errors import check
 
 from .shared_product import ReadsStates
+from .state_network import StateNetwork
 from .varying_inputs import VaryingInputs
 
 
@@ -13,10 +14,10 @@ class StateEmbedding(ReadsStates, nn.Module):
 
     :param state_dim: size of a state
     :param units: size of the embedding
-    :param inputs: selects entries of the state first
+    :param inputs: selects entries of the state first, or is a network on it
     """
 
-    def __init__(self, state_dim: int, units: int, inputs: VaryingInputs | None = None):
+    def __init__(self, state_dim: int, units: int, inputs: VaryingInputs | StateNetwork | None = None):
         super().__init__()
         check(units >= 1, "units >= 1", units)
         self.state_dim, self.out_features, self.inputs = state_dim, units, inputs
