@@ -12,6 +12,7 @@ from pyro_options.data.trajectories import Trajectories
 from pyro_options.growth.verdict import total_and_error
 from pyro_options.infer.callbacks import Callback, Phase
 from pyro_options.infer.trainer import Trainer
+from pyro_options.nn.state_network import StateNetwork
 from pyro_options.options.families import GaussianFamily, bounds_of
 from pyro_options.options.policies import CategoricalPolicy
 from pyro_options.skills.from_model import to_skills
@@ -62,7 +63,7 @@ def input_warnings(data: Trajectories) -> tuple[str, ...]:
     found = []
     if not data.discrete and all(map(looks_one_hot, data.given_actions().chunks())):
         found.append("Actions are one-hot vectors: pass their indices, as integers, to treat them as discrete.")
-    if not data.packed:
+    if data.state_steps.dtype.is_floating_point:
         states = torch.cat(list(data[: data.rows_together(_STEPS)].state_chunks())).double()
         far = states.mean(0).abs() > FAR * states.std(0).clamp(min=1e-300)
         far &= (states != states[:1]).any(0)
@@ -93,12 +94,23 @@ def log_num_actions(data: Trajectories) -> float | None:
     return sum(math.log(n) for n in counts)
 
 
-def state_reveals(data: Trajectories, segmentation: Segmentation, steps: int = 150) -> float | None:
+def _read(data: Trajectories, network: StateNetwork | None) -> tuple[Tensor, nn.Module | None]:
+    """Inputs of a classifier ``(steps, D)``, and the layer before it: features of a network, or standardized states."""
+    if network is None:
+        return torch.cat(list(data.state_chunks())).to(torch.get_default_dtype()), state_inputs(data)
+    with torch.no_grad():
+        return torch.cat([network(part) for part in data.state_steps.chunks()]), None
+
+
+def state_reveals(
+    data: Trajectories, segmentation: Segmentation, network: StateNetwork | None = None, steps: int = 150
+) -> float | None:
     """Share of the entropy of the option that a linear classifier on the states removes, on the second half of them.
 
+    :param network: classify its features instead of the states
     :returns: ``None`` if one option is on at all steps
     """
-    data = data[: max(2, data.rows_together(_STEPS))]
+    data = data[: max(2, _STEPS // data.typical_length if network is not None else data.rows_together(_STEPS))]
     options = segmentation.flat_options[: data.num_steps].to(data.device)
     half = int(data.lengths[: len(data) // 2].sum())  # steps of the first half of the episodes
     K = int(options.max()) + 1
@@ -108,11 +120,11 @@ def state_reveals(data: Trajectories, segmentation: Segmentation, steps: int = 1
         return None
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(0)
-        network = state_inputs(data)
-        classifier = CategoricalPolicy(data.state_dim, 1, K, network=network).to(data.device)
+        states, inputs = _read(data, network)
+        classifier = CategoricalPolicy(states.shape[-1], 1, K, network=inputs).to(data.device)
         nn.init.zeros_(classifier.heads.weight)
         optimizer = torch.optim.Adam(classifier.parameters(), lr=0.05)
-        states = torch.cat(list(data.state_chunks())).to(next(classifier.parameters()).dtype).unsqueeze(0)
+        states = states.to(next(classifier.parameters()).dtype).unsqueeze(0)
         for _ in range(steps):
             loss = -classifier(states[:, :half]).component_log_prob(options[:half].unsqueeze(0)).mean()
             optimizer.zero_grad()
@@ -142,6 +154,7 @@ def measure(
     :param callbacks: told of every training
     """
     segmentation = skills.segment(data)
+    own = skills.policy.network if isinstance(skills.policy.network, StateNetwork) else None
     found: dict = {"at_bounds": share_at_bounds(data, families), "inputs": input_warnings(data)}
     if judged is not None:
         steps = judged.episodes.num_steps
@@ -149,8 +162,9 @@ def measure(
         found["gap"] = skills.log_likelihood(judged.train_on) - held_out
         entropy = log_num_actions(data)
         found["chance"] = None if entropy is None else held_out + entropy
-        for number, (name, widths) in enumerate((("gain", None), ("gain_over_larger", LARGER)), 1):
-            callbacks.on_phase(Phase("one policy", number, 2))
+        singles = [("gain", None)] + ([("gain_over_larger", LARGER)] if own is None else [])
+        for number, (name, widths) in enumerate(singles, 1):
+            callbacks.on_phase(Phase("one policy", number, len(singles)))
             trainer = one_policy(judged.train_on, widths)
             trainer.run()
             single = to_skills(trainer.model, trainer.guide, packed=data.packed)
@@ -163,6 +177,6 @@ def measure(
     return Trust(
         num_options=segmentation.used_options,
         mean_length=segmentation.mean_length,
-        state_reveals=state_reveals(data, segmentation),
+        state_reveals=state_reveals(data, segmentation, own),
         **found,
     )

@@ -4,7 +4,7 @@ import copy
 import importlib
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from .cnn import CNN
 
 #: a network for states: a name of :data:`NETWORKS`, an import path ``module:function``, a function of the state shape
 #: that makes a module, or a module
-NetworkLike = str | nn.Module | Callable[[tuple[int, ...]], nn.Module]
+NetworkLike: TypeAlias = str | nn.Module | Callable[[tuple[int, ...]], nn.Module]
 
 #: networks that are known by name
 NETWORKS: dict[str, Callable[[tuple[int, ...]], nn.Module]] = {"cnn": CNN}

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from pyro_options.errors import InputError, check
+from pyro_options.nn.state_network import StateNetwork
 from pyro_options.options.policies import CategoricalPolicy, GaussianHeads, MixedPolicy, OptionPolicy, Termination
 from pyro_options.options.state_weights import StateWeights
 from pyro_options.segments.poisson_segments import PoissonSegments
@@ -53,6 +54,9 @@ class ActingSkills:
         check(isinstance(termination, Termination), "a termination of pyro_options.options", type(termination))
         self.num_options = len(log_weights)
         self.state_dim = policy.state_dim  # size of a state, in bits if packed
+        network = policy.network
+        # shape of a state for a network of the user's own; None for states as they are
+        self.state_shape = network.state_shape if isinstance(network, StateNetwork) else None
         self.discrete = isinstance(policy, CategoricalPolicy)  # whether an action is one integer
         # number of discrete actions, or dimensions of other actions
         self.action_dim = policy.num_actions if isinstance(policy, CategoricalPolicy) else policy.action_dim
@@ -114,7 +118,7 @@ class ActingSkills:
         return list(self.action_names or (f"{kind} {a}" for a in range(self.action_dim)))
 
     def _ask(self, heads: NumpyHeads, observation: ArrayLike, option: int | ArrayLike | None) -> np.ndarray:
-        states = checked_states(observation, self.state_dim, self.packed)
+        states = checked_states(observation, self.state_dim, self.packed, self.state_shape)
         with np.errstate(over="ignore", invalid="ignore"):  # overflow raises below
             outputs = heads(states, checked_option(option, states, self.num_options))
         if not math.isfinite(outputs.sum()):  # cheaper than checking the observation, whose NaN or inf ends up here
@@ -180,7 +184,7 @@ class ActingSkills:
         :param option: the option that terminated, one for all observations or one for each; ``None`` for the first
             option of an episode. It only matters for skills with ``log_rows``
         """
-        states = checked_states(observation, self.state_dim, self.packed)
+        states = checked_states(observation, self.state_dim, self.packed, self.state_shape)
         logits = self.log_weights.cpu().double().numpy()
         if self.log_rows is not None and option is not None:
             before = checked_option(option, states, self.num_options)

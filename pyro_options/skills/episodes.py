@@ -74,9 +74,10 @@ def batches(
 ) -> Iterator[tuple[Tensor, Trajectories, OptionPath | SegmentPath, Tensor]]:
     """Indices of episodes, a batch of them, the prior over its option paths, and log π_k(a_t | s_t) ``(N, T, K)``."""
     _check_fits(skills, data)
+    data = data.flat_states() if skills.state_shape is None else data
     for index in data.groups(min(size, data.rows_together())):
         batch = data.batch(index, skills.device)
-        if batch.states.dtype != skills.log_weights.dtype:
+        if batch.state_steps.dtype != skills.log_weights.dtype:
             batch = batch.to(dtype=skills.log_weights.dtype)
         emission = skills.policy(batch.states, mask=batch.mask).component_log_prob(batch.actions)
         yield index, batch, _path(skills, batch), emission

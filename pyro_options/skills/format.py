@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from pyro_options.errors import InputError, check, choice
 from pyro_options.nn.standardized_inputs import StandardizedInputs
+from pyro_options.nn.state_network import NETWORKS, NetworkLike, StateNetwork, make_network
 from pyro_options.nn.varying_inputs import VaryingInputs
 from pyro_options.options.families import family_from_dict, family_to_dict
 from pyro_options.options.policies import CategoricalPolicy, GaussianPolicy, MixedPolicy, OptionPolicy, Termination
@@ -28,13 +30,17 @@ _UNITS = ("center", "unit", "low", "high")  # of a GaussianPolicy; a MixedPolicy
 _LAYERS = {"standardized": StandardizedInputs, "varying": VaryingInputs, "linear": nn.Linear, "relu": nn.ReLU}
 
 
-def _network(module: nn.Module, name: str) -> tuple[list[str], dict[str, Tensor]]:
-    """Layer types of a state network, and its tensors."""
+def _network(module: nn.Module, name: str) -> tuple[list[str] | dict[str, Any], dict[str, Tensor]]:
+    """Layer types of a state network, or what a network of the user's own is made of, and its tensors."""
+    if isinstance(module.network, StateNetwork):
+        own = module.network
+        about = {"name": own.name, "state_shape": list(own.state_shape), "is_bytes": own.is_bytes}
+        return about, {f"{name}.network.{key}": t for key, t in own.network.state_dict().items()}
     layers = layers_of(module.network)
     if layers is None:
         raise InputError(
-            f"Expected a state network of known layers to save but got {module.network}. Build it with hidden=…, or "
-            "save its state_dict yourself."
+            f"Expected a state network of known layers to save but got {module.network}. Build it with hidden=… or "
+            "network=…, or save its state_dict yourself."
         )
     kinds = [next(kind for kind, type_ in _LAYERS.items() if isinstance(layer, type_)) for layer in layers]
     tensors = {f"{name}.{i}.{key}": t for i, layer in enumerate(layers) for key, t in layer.state_dict().items()}
@@ -74,22 +80,25 @@ def write(path: str | os.PathLike, skills: "Skills") -> None:
     FORMAT.write(path, config, tensors)
 
 
-def read(path: str | os.PathLike) -> dict[str, Any]:
-    """Constructor arguments of :class:`Skills` from a file."""
+def read(path: str | os.PathLike, network: NetworkLike | None = None) -> dict[str, Any]:
+    """Constructor arguments of :class:`Skills` from a file.
+
+    :param network: makes a state network of the user's own
+    """
     config, tensors = FORMAT.read(path)
     with reading(path, FORMAT.writer):
-        return _arguments(config, tensors)
+        return _arguments(config, tensors, network)
 
 
-def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _arguments(config: Mapping[str, Any], tensors: dict[str, Tensor], own: NetworkLike | None) -> dict[str, Any]:
     left = dict(tensors)  # tensors not used yet; any that remain at the end are an error
     state_dim = int(config["state_dim"])
-    network, weight = _rebuild("policy", config, left), left["policy.weight"]
+    network, weight = _rebuild("policy", config, left, own), left["policy.weight"]
     check(weight.dim() == 3, "weights of shape (K, out, features)", tuple(weight.shape))
     K, out = weight.shape[:2]
     policy = _policy(config, left, K, out, network)
     _fill(policy.heads, {key: left.pop(f"policy.{key}") for key in ("weight", "bias")})
-    network = _rebuild("termination", config, left)
+    network = _rebuild("termination", config, left, own)
     termination = Termination(state_dim, K, network=network, initial_logit=float(config["initial_logit"]))
     _fill(termination.heads, {key: left.pop(f"termination.{key}") for key in ("weight", "bias")})
     log_weights, log_rows = left.pop("log_weights"), left.pop("log_rows", None)
@@ -136,10 +145,33 @@ def _policy(config: Mapping[str, Any], left: dict[str, Tensor], K: int, out: int
     return policy
 
 
-def _rebuild(name: str, config: Mapping[str, Any], left: dict[str, Tensor]) -> nn.Module:
+def _own_network(name: str, about: Mapping[str, Any], left: dict[str, Tensor], own: NetworkLike | None) -> StateNetwork:
+    """A network of the user's own with the weights of the file, which names it but never decides what is imported."""
+    known = about["name"] if about["name"] in NETWORKS else None
+    maker = known if own is None else own
+    if maker is None:
+        fix = "Pass the function that makes it, or its import path: Skills.load(path, network=…)."
+        raise InputError(f"Expected the state network of these skills, {about['name']}, but got none. {fix}")
+    made = make_network(maker, [int(size) for size in about["state_shape"]], bool(about["is_bytes"]))
+    prefix = f"{name}.network."
+    state = {key.removeprefix(prefix): left.pop(key) for key in list(left) if key.startswith(prefix)}
+    made.to(next((value.dtype for value in state.values() if value.is_floating_point()), torch.get_default_dtype()))
+    try:
+        made.network.load_state_dict(state)
+    except RuntimeError as error:
+        raise InputError(f"Expected a network with the weights of {about['name']} but got another: {error}") from error
+    return made
+
+
+def _rebuild(
+    name: str, config: Mapping[str, Any], left: dict[str, Tensor], own: NetworkLike | None = None
+) -> nn.Module:
     """Rebuilds a state network; its tensors are removed from ``left``."""
+    described = config["networks"][name]
+    if isinstance(described, Mapping):
+        return _own_network(name, described, left, own)
     layers: list[nn.Module] = []
-    for i, kind in enumerate(config["networks"][name]):
+    for i, kind in enumerate(described):
         choice(kind, "layer", _LAYERS)
         if kind == "varying":
             layers.append(VaryingInputs(left.pop(f"{name}.{i}.index"), int(config["state_dim"])))

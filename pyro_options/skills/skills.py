@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import InputError, check, choice
 from pyro_options.growth.resizing import resize
+from pyro_options.nn.state_network import NetworkLike
 from pyro_options.options.policies import MixedPolicy
 
 from . import format as file_format
@@ -260,9 +261,13 @@ class Skills(ActingSkills):
         file_format.write(path, self)
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> "Skills":
-        """Reads a file that :meth:`save` wrote. Damaged files raise an error, and no file can execute code."""
-        return cls(**file_format.read(path))
+    def load(cls, path: str | os.PathLike, network: NetworkLike | None = None) -> "Skills":
+        """Reads a file that :meth:`save` wrote. Damaged files raise an error, and no file can execute code.
+
+        :param network: what makes the state network, if the skills have one of your own: a function of the state shape
+            that returns a module, a module, or an import path ``module:function``. The file has its weights
+        """
+        return cls(**file_format.read(path, network))
 
     def push_to_hub(self, repo_id: str, **settings: Any) -> str:
         """Uploads the skills to the Hugging Face Hub, with a model card from their metadata. Needs the extra ``hub``.

@@ -8,13 +8,21 @@ from numpy.typing import ArrayLike
 from pyro_options.errors import InputError, check
 
 
-def checked_states(observation: ArrayLike, state_dim: int, packed: bool) -> np.ndarray:
-    """Observations as an array ``(state_dim,)`` or ``(n, state_dim)``; packed bytes are unpacked to uint8 bits."""
+def checked_states(
+    observation: ArrayLike, state_dim: int, packed: bool, state_shape: tuple[int, ...] | None = None
+) -> np.ndarray:
+    """Observations as an array ``(state_dim,)`` or ``(n, state_dim)``; packed bytes are unpacked to uint8 bits.
+
+    :param state_shape: of states with several axes, which are flattened
+    """
     states = np.asarray(observation)
+    if state_shape is not None and states.shape[-len(state_shape) :] == state_shape:
+        states = states.reshape(*states.shape[: states.ndim - len(state_shape)], state_dim)
     if packed and states.dtype == np.uint8 and states.shape[-1:] == (state_dim // 8,):
         states = np.unpackbits(states, axis=-1)
     if states.ndim not in (1, 2) or states.shape[-1] != state_dim or states.dtype.kind not in "biuf":
-        size = f"({state_dim},) or (n, {state_dim})"
+        one = ", ".join(map(str, state_shape or (state_dim,)))
+        size = f"({one}{'' if state_shape else ','}) or (n, {one})"
         bytes_ = f", or {state_dim // 8} packed bytes of type uint8" if packed else ""
         raise InputError(f"Expected observations of shape {size}{bytes_} but got {states.dtype} {states.shape}.")
     return states

@@ -30,7 +30,10 @@ def with_nan(tensor, index):
         (lambda: Trajectories(STATES[:0], ACTIONS[:0]), "at least one episode"),
         (lambda: Trajectories(STATES[:, :0], ACTIONS[:, :0]), "at least one episode"),
         (lambda: Trajectories(STATES[0], ACTIONS[0]), r"states of shape \(N, T, D\).*states\[None\]"),
-        (lambda: Trajectories(STATES[..., None], ACTIONS), r"states of shape \(N, T, D\).*reshape\(N, T, -1\)"),
+        (
+            lambda: Trajectories(STATES[..., None].byte(), ACTIONS, packed=True),
+            r"packed states with one axis of bytes.*reshape\(N, T, -1\)",
+        ),
         (lambda: Trajectories(STATES.numpy().astype(object), ACTIONS), "numbers of one type"),
         (lambda: Trajectories([STATES[0].tolist(), STATES[1, :2].tolist()], ACTIONS), "use Trajectories.from_episodes"),
         (lambda: Trajectories(STATES.long(), ACTIONS), "floating point states"),
