@@ -12,7 +12,7 @@ project_copyright = author
 version = release = installed("pyro-options")
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.viewcode",
     "api",
@@ -25,6 +25,7 @@ templates_path: list[str] = []
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
+nb_execution_mode = "off"  # notebooks are committed with their outputs; a test runs them
 
 autodoc_inherit_docstrings = False  # gymnasium's and torch's are written for another markup
 autodoc_member_order = "bysource"

@@ -44,6 +44,11 @@ def page(name: str, text: str) -> str:
     return "\n".join([*lines, f".. literalinclude:: ../../examples/{name}.py", "   :language: python", ""])
 
 
+def notebooks() -> list[str]:
+    """Names of the notebooks, which Sphinx reads where they lie."""
+    return sorted(path.stem for path in (ROOT / "docs/notebooks").glob("*.ipynb"))
+
+
 def index(texts: dict[str, str]) -> str:
     """Thumbnails that lead to the pages."""
     lines = [*heading("Gallery"), "Every example is one command. The figures are the committed results.", ""]
@@ -55,7 +60,10 @@ def index(texts: dict[str, str]) -> str:
             lines += [f"      .. image:: ../../{drawn.relative_to(ROOT)}", f"         :alt: {name}.py"]
             lines += [f"         :target: {name}.html", ""]
         lines += [f"      :doc:`{parts(text)[0]} <{name}>`", "", f"      ``examples/{name}.py``", ""]
-    return "\n".join([*lines, ".. toctree::", "   :hidden:", "", *(f"   {name}.py <{name}>" for name in texts), ""])
+    lines += ["Notebooks that were run from the top:", ""]
+    lines += [f"- :doc:`../notebooks/{name}`" for name in notebooks()]
+    entries = [*(f"   ../notebooks/{name}" for name in notebooks()), *(f"   {name}.py <{name}>" for name in texts)]
+    return "\n".join([*lines, "", ".. toctree::", "   :hidden:", "", *entries, ""])
 
 
 def pages() -> dict[str, str]:
