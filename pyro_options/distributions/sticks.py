@@ -14,13 +14,14 @@ from torch.distributions.utils import broadcast_all, lazy_property
 from torch.nn.functional import logsigmoid
 
 from .log_space import log1mexp, log1mexpexp, log_neg_log1mexpexp, log_softplus
+from .stick_draw import DrawnSticks, draw_sticks, drawn_log_density
 
 
-def _log_exponential(like: Tensor, shape: torch.Size) -> Tensor:
-    """Logarithms of Exp(1) draws."""
+def _exponential(like: Tensor, shape: torch.Size) -> Tensor:
+    """Exp(1) draws, never zero."""
     uniform = torch.rand(shape, dtype=like.dtype, device=like.device)
     limits = torch.finfo(like.dtype)
-    return torch.log(-torch.log(uniform.clamp(min=limits.tiny, max=1.0 - limits.eps)))
+    return -torch.log(uniform.clamp(min=limits.tiny, max=1.0 - limits.eps))
 
 
 def _log_sticks(log_exponential: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,13 +59,22 @@ class LogitKumaraswamy(_LogitStick):
     :param concentration0: ``b > 0``
     """
 
+    _drawn: DrawnSticks | None = None  # the last draw, whose density is known
+
     def rsample(self, sample_shape=torch.Size()):
         a, b = self.concentration1, self.concentration0
-        log_v, log_1mv = _log_sticks(_log_exponential(a, self._extended_shape(sample_shape)), a, b)
+        shape = self._extended_shape(sample_shape)
+        exponential = _exponential(a, shape)
+        self._drawn = draw_sticks(exponential, a.expand(shape), b.expand(shape))
+        if self._drawn is not None:
+            return self._drawn.logits
+        log_v, log_1mv = _log_sticks(torch.log(exponential), a, b)
         return log_v - log_1mv
 
     def log_prob(self, value):
         a, b = self.concentration1, self.concentration0
+        if self._drawn is not None and self._drawn.logits is value:
+            return drawn_log_density(self._drawn, a.expand(value.shape), b.expand(value.shape))
         log_1mva = log1mexpexp(torch.log(a) + log_softplus(-value))
         return torch.log(a) + torch.log(b) + a * logsigmoid(value) + (b - 1) * log_1mva + logsigmoid(-value)
 
@@ -113,7 +123,7 @@ class LogitBeta(_LogitStick):
     def _log_gamma(concentration: Tensor, shape: torch.Size) -> Tensor:
         """Logarithms of Gamma draws, through Gamma(c) = Gamma(c + 1) U^(1/c), which does not underflow at small c."""
         boosted = torch._standard_gamma((concentration + 1).expand(shape))
-        return torch.log(boosted) - torch.exp(_log_exponential(concentration, shape)) / concentration
+        return torch.log(boosted) - _exponential(concentration, shape) / concentration
 
     def log_prob(self, value):
         c1, c0 = self.concentration1, self.concentration0

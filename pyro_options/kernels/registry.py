@@ -128,6 +128,7 @@ KERNELS = {
         "path_steps": 1_000,  # steps
         "lstm": 1_000,  # steps
         "segment_marginal": 200,  # steps
+        "stick_draw": 10_000,  # sticks
     }.items()
 }
 
