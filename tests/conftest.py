@@ -13,6 +13,14 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has a core to itself, and
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in its background deaf to Ctrl-C
 
 
+def pytest_collection_modifyitems(items):
+    """Tests that need a CUDA device are skipped without one."""
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("cuda"):
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
 @pytest.fixture(autouse=True)
 def fresh_start():
     """The same random numbers and an empty param store for every test."""

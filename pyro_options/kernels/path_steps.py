@@ -166,8 +166,8 @@ def draw(
                 stays[at + k] = options[k] - stops[at + k]
                 stop += stops[at + k]
                 stay += stays[at + k]
-                # log(1 - q) = log q - logit q
-                part += options[k] * log_stops[at + k] - stays[at + k] * stop_logits[at + k]
+                # log(1 - q) = log q - logit q, subtracted before it is weighed: in padded steps both are large
+                part += stops[at + k] * log_stops[at + k] + stays[at + k] * (log_stops[at + k] - stop_logits[at + k])
             stop = one if t == ZERO else stop
             for k in range(K):
                 starts[at + k] = stop * shares[at + k]

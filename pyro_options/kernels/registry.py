@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from functools import cache, cached_property
 from itertools import pairwise
 from types import ModuleType
@@ -43,7 +44,8 @@ class TritonKernels:
         return module is not None and module.accepts(*tensors)
 
     def run(self, name, function, inputs, outputs, settings) -> None:
-        with torch.cuda.device(outputs[0].device):
+        device = outputs[0].device
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():  # the interpreter is on the CPU
             getattr(self._module(name), function)(tuple(inputs), tuple(outputs), tuple(settings))
 
 
