@@ -70,7 +70,7 @@ def workloads() -> dict[str, tuple[Callable[[], object], tuple[str, ...]]]:
     """Name -> (a step, the kernels that it uses)."""
     atari, many, short = Shape().batch(), Shape(actions=18).batch(), Shape(16).batch()
     small = synthetic_options(5, 64, num_actions=6, seed=0).trajectories
-    exact, relaxed, structured = ("path_marginal",), ("path_draw", "lstm"), ("path_steps", "lstm")
+    exact, relaxed, structured = ("path_marginal", "stick_draw"), ("path_draw", "lstm"), ("path_steps", "lstm")
     return {
         "exact, Atari, 4 actions": (step_of("options-exact", atari, 7), exact),
         "exact, Atari, 18 actions": (step_of("options-exact", many, 7), exact),

@@ -61,11 +61,16 @@ class EntropyMessenger(Messenger):
         self.weight, self.per, self.site, self.workers = weight, per, site, workers
         self._entropy: Tensor | None = None
         self._population = 1
-        #: the bonus in the last run of the model, per row
-        self.bonus = 0.0
+        #: the bonus in the last run of the model, per row; a tensor, which is not read before it is needed
+        self.last_bonus: Tensor | float = 0.0
+
+    @property
+    def bonus(self) -> float:
+        """The bonus in the last run of the model, per row."""
+        return float(self.last_bonus)
 
     def __enter__(self):
-        self._entropy, self.bonus = None, 0.0
+        self._entropy, self.last_bonus = None, 0.0
         return super().__enter__()
 
     def _pyro_post_sample(self, msg):
@@ -82,7 +87,7 @@ class EntropyMessenger(Messenger):
         result = super().__exit__(*args)
         if self._entropy is not None and args[0] is None:
             pyro.factor("usage_entropy", self.weight * self._population * self._entropy)
-            self.bonus = self.weight * float(self._entropy.detach().mean())
+            self.last_bonus = self.weight * self._entropy.detach().mean()
         self._entropy = None
         return result
 

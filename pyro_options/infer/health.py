@@ -14,6 +14,8 @@ from torch import Tensor
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import NumericalError
 
+from .device import RandomState
+
 if TYPE_CHECKING:
     from .trainer import Trainer
 
@@ -40,18 +42,27 @@ def _bad(value: object) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point() and not bool(value.isfinite().all())
 
 
+def _bad_names(named: Sequence[tuple[str, Tensor | None]]) -> list[str]:
+    """Names of tensors with non-finite values, all read at once."""
+    named = [(name, value) for name, value in named if value is not None]
+    if not named:
+        return []
+    sound = torch.stack([value.detach().isfinite().all() for _, value in named]).cpu().tolist()
+    return [name for (name, _), fine in zip(named, sound) if not fine]
+
+
 def bad_parameters(trainer: "Trainer") -> list[str]:
     """Names of parameters with non-finite values."""
-    return [name for name, parameter in _named_parameters(trainer) if _bad(parameter)]
+    return _bad_names(_named_parameters(trainer))
 
 
 def bad_gradients(trainer: "Trainer") -> list[str]:
     """Names of parameters with non-finite gradients."""
-    return [name for name, parameter in _named_parameters(trainer) if _bad(parameter.grad)]
+    return _bad_names([(name, parameter.grad) for name, parameter in _named_parameters(trainer)])
 
 
 @torch.no_grad()
-def bad_sites(trainer: "Trainer", batch: Trajectories, random: Tensor) -> list[str]:
+def bad_sites(trainer: "Trainer", batch: Trajectories, random: RandomState) -> list[str]:
     """Names of sites with a non-finite value or log-probability, in order of execution.
 
     :param random: torch's random state before the step, to repeat its samples
@@ -59,11 +70,10 @@ def bad_sites(trainer: "Trainer", batch: Trajectories, random: Tensor) -> list[s
     model, guide = trainer.objective
     found: list[str] = []
     with (
-        torch.random.fork_rng(devices=[]),
+        random.repeated(trainer.device),
         pyro.validation_enabled(False),
         pyro.get_param_store().scope(),
     ):
-        torch.set_rng_state(random)
         try:
             drawn = poutine.trace(guide).get_trace(batch)
             found += _bad_nodes(drawn)
@@ -78,7 +88,7 @@ def _bad_nodes(trace: poutine.Trace) -> list[str]:
     return [name for name, node in nodes if _bad(node["value"]) or _bad(node["fn"].log_prob(node["value"]))]
 
 
-def diagnosis(trainer: "Trainer", what: str, batch: Trajectories | None, random: Tensor | None) -> NumericalError:
+def diagnosis(trainer: "Trainer", what: str, batch: Trajectories | None, random: RandomState | None) -> NumericalError:
     """An error that names the non-finite sites, parameters and gradients, and the step and batch.
 
     :param what: what failed, the start of the message
@@ -112,7 +122,7 @@ class Health:
             self._good = self.trainer.capture()
 
     def give_up(
-        self, problem: NumericalError, random: Tensor | None = None, cause: BaseException | None = None
+        self, problem: NumericalError, random: RandomState | None = None, cause: BaseException | None = None
     ) -> float:
         """Skips the step or restores the parameters, and returns NaN; or raises ``problem``.
 
@@ -131,13 +141,13 @@ class Health:
             raise self._with_advice(problem, random) from cause
         return math.nan
 
-    def _with_advice(self, problem: NumericalError, random: Tensor | None) -> NumericalError:
+    def _with_advice(self, problem: NumericalError, random: RandomState | None) -> NumericalError:
         """The problem with advice added; with a checkpoint, the state before the step is saved for debugging."""
         advice = 'Lower the learning rate, or pass on_nonfinite="skip" or "restore".'
         saver = self.trainer.saver
         if saver is not None:
             if random is not None:
-                torch.set_rng_state(random)
+                random.set(self.trainer.device)
             path = Path(saver.checkpoint.path)
             debug = path.with_name(f"{path.name}.debug")
             try:

@@ -28,7 +28,7 @@ from pyro_options.persistence.serialization import (
 )
 from pyro_options.persistence.storage import Format
 
-_FREE = ("epochs", "device", "progress", "on_nonfinite")  # settings that a resumed training may change
+_FREE = ("epochs", "device", "progress", "on_nonfinite", "check_every")  # settings that a resumed training may change
 
 
 def load_modules(modules: Modules, state: Mapping[str, Tensor], num_saved: int) -> None:

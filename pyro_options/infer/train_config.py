@@ -38,6 +38,9 @@ class TrainConfig:
     seed: int = 0
     device: str = "auto"
     progress: bool = True
+    #: steps between two looks at losses and gradients, which make the CPU wait for the device; results are the same.
+    #: By default 1 on the CPU and 32 elsewhere
+    check_every: int | None = None
     on_nonfinite: str = "stop"  # "skip" the step or "restore" the last epoch's parameters; both are logged and counted
 
     def __post_init__(self) -> None:
@@ -45,6 +48,8 @@ class TrainConfig:
         check_count(self.epochs, "epochs", 0)
         check_count(self.batch_size, "batch_size")
         check_count(self.seed, "seed", 0)
+        if self.check_every is not None:
+            check_count(self.check_every, "check_every")
         choice(self.entropy_per, "entropy_per", ("batch", "trajectory"))
         for name in ("learning_rate", "weights_learning_rate", "clip_norm", "weight_scale"):
             value = getattr(self, name)

@@ -34,7 +34,8 @@ from pyro_options.persistence.checkpoint import Checkpoint
 from pyro_options.persistence.storage import checksum
 
 from .callbacks import Callback, Callbacks
-from .device import resolve_device, set_seed
+from .deferred_steps import DeferredSteps
+from .device import RandomState, resolve_device, set_seed
 from .health import Health, diagnosis, total_norm
 from .history import History
 from .progress import with_progress
@@ -92,6 +93,7 @@ class Trainer(ResumableTraining):
         self._compiles = False  # whether the first step of a run has to compile kernels
         self._validated = 0  # the K for which Pyro's validation has passed
         self.health = Health(self)
+        self.deferred = DeferredSteps(self)
         self._join(workers)
         told = with_progress(Callbacks(callbacks), config.progress) if workers.writes else Callbacks()
         self.callbacks = told
@@ -207,10 +209,10 @@ class Trainer(ResumableTraining):
 
     def step(self, batch: Trajectories) -> float:
         """One SVI step. Returns the objective, nats per episode without the entropy bonus; NaN for a skipped step."""
-        random_before = torch.get_rng_state()
+        random_before = RandomState.of(self.device)
         self.optimizer.zero_grad(set_to_none=True)
         try:
-            loss = self._loss_and_grads(batch)
+            loss = float(self._loss_and_grads(batch))
         except (ValueError, UserWarning) as error:  # Pyro's validation raises before non-finite values reach the loss
             problem = diagnosis(self, "A check of Pyro's failed", batch, random_before)
             if not problem.where:
@@ -230,7 +232,8 @@ class Trainer(ResumableTraining):
         self.num_steps += 1
         return -loss - bonus * batch.population / batch.dataset_size
 
-    def _loss_and_grads(self, batch: Trajectories) -> float:
+    def _loss_and_grads(self, batch: Trajectories) -> Tensor:
+        """The negative objective of a batch, not read yet; its gradients are added to those of the parameters."""
         model, guide = self.objective
         batch = batch.unpack()  # here, since several modules read the states
         # Pyro validates shapes and constraints once for each K; at every step that would cost a tenth of the time.
@@ -242,7 +245,9 @@ class Trainer(ResumableTraining):
             self._own_draws,
             shared_product(batch.states, self.model, self.guide),
         ):
-            return self.elbo.loss_and_grads(model, guide, batch)
+            elbo, surrogate = self.elbo._loss_and_surrogate_loss(model, guide, (batch,), {})
+            surrogate.backward()  # inside: a backward pass may read the shared product
+        return -elbo.detach()
 
     @property
     def _num_summed(self) -> int:
@@ -351,6 +356,7 @@ class Trainer(ResumableTraining):
         return max(0, self.config.epochs - self.epoch) if self._epochs_to_run is None else self._epochs_to_run
 
     def check_state(self) -> None:
+        self.deferred.settle()
         self.health.check_parameters("An update failed")
 
     def steps(self) -> Iterator[None]:
@@ -384,20 +390,12 @@ class Trainer(ResumableTraining):
         self.entropy.weight = self.config.entropy_weight(self.epoch)
         self._set_rates()
         self.health.remember()
-        self.shuffle_generator.set_state(self.epoch_generator_state)
         self.settled = False
         data = self.final_data if self.in_final_phase else self.data
         count = data.num_batches(self.config.batch_size)
-        for batch, share, weight in self._batches(data, self.shuffle_generator, self.batch):
-            self.workers.begin((self.config.seed, self.epoch, self.batch), share, self._num_summed)
-            objective = self.step(batch)
-            self._tell_of_step()
-            del batch  # before the next one is made: with one long episode it can be a large part of the data
-            if not math.isnan(objective):
-                self.total = self.total[0] + objective * weight, self.total[1] + weight
-            self.batch += 1
-            if self.batch < count:  # after the last batch, growth comes before saving
-                yield
+        while self.batch < count:
+            yield from self._take_batches(data, count)
+            self.deferred.settle()
         self.health.check_epoch()
         self.record(self.total[0] / self.total[1])
         self.epoch, self.batch, self.total, self.epoch_generator_state = (
@@ -407,6 +405,21 @@ class Trainer(ResumableTraining):
             self.shuffle_generator.get_state(),
         )
         self.callbacks.on_epoch(self)
+
+    def _take_batches(self, data: Trajectories, count: int) -> Iterator[None]:
+        """Takes the remaining batches of an epoch, or those up to a look that returned to an earlier one."""
+        self.shuffle_generator.set_state(self.epoch_generator_state)
+        for number, (batch, share, weight) in enumerate(
+            self._batches(data, self.shuffle_generator, self.batch), self.batch + 1
+        ):
+            self.workers.begin((self.config.seed, self.epoch, self.batch), share, self._num_summed)
+            self.deferred.take(batch, weight)
+            self._tell_of_step()
+            del batch  # before the next one is made: with one long episode it can be a large part of the data
+            if number < count and self.batch == number:  # after the last batch, growth comes before saving
+                yield
+            if self.batch != number:
+                return
 
     def record(self, objective: float) -> None:
         """Appends an epoch to the history."""

@@ -98,26 +98,34 @@ def load_optimizer(optimizer: Optimizer, modules: Modules, state: Mapping[str, T
         group["lr"] = float(rate)
 
 
+def _accelerators() -> list[tuple[str, Any, int]]:
+    """Name, torch module and number of every device besides the CPU: CUDA, and a device registered with torch."""
+    names = "cuda", torch._C._get_privateuse1_backend_name()
+    modules = [(name, getattr(torch, name)) for name in names if hasattr(torch, name)]
+    return [
+        (name, module, i) for name, module in modules if module.is_available() for i in range(module.device_count())
+    ]
+
+
 def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Random states of torch (CPU and CUDA), numpy and Python: tensors, and JSON values."""
+    """Random states of torch (of the CPU and of all other devices), numpy and Python: tensors, and JSON values."""
     _, keys, position, has_gauss, gauss = np.random.get_state()
     tensors = {"torch": torch.get_rng_state(), "numpy": torch.from_numpy(np.asarray(keys).astype(np.int64))}
-    if torch.cuda.is_available():
-        tensors |= {f"cuda{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    tensors |= {f"{name}{i}": module.get_rng_state(i) for name, module, i in _accelerators()}
     plain = {"numpy": [int(position), int(has_gauss), float(gauss)], "python": list(random.getstate())}
     return tensors, plain
 
 
 def set_random_state(tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-    """The inverse of :func:`random_state`. GPUs without a saved state keep their current one."""
+    """The inverse of :func:`random_state`. Devices without a saved state keep their current one."""
     keys = tensors["numpy"].numpy().astype(np.uint32)
     version, words, gauss = plain["python"]
     np.random.set_state(("MT19937", keys, *plain["numpy"]))
     random.setstate((version, tuple(words), gauss))
     torch.set_rng_state(tensors["torch"])
-    for i in range(torch.cuda.device_count()):
-        if f"cuda{i}" in tensors:
-            torch.cuda.set_rng_state(tensors[f"cuda{i}"], i)
+    for name, module, i in _accelerators():
+        if f"{name}{i}" in tensors:
+            module.set_rng_state(tensors[f"{name}{i}"], i)
 
 
 def parts(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
