@@ -43,6 +43,8 @@ def as_tensor(values: Any, name: str, copy: bool = False, padded: bool = True) -
             return torch.as_tensor(_native(values, copy) if isinstance(values, np.ndarray) else values)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         fix = f"{_NUMBERS} Pad episodes to one length, or use Trajectories.from_episodes." if padded else _NUMBERS
+        if hasattr(values, "columns"):
+            fix = "Read data frames with from_dataframe(frame, episode=…, actions=…), or pass frame.to_numpy()."
         raise InputError(
             f"Expected an array of numbers as {name} but got {type(values).__name__}: {error}. {fix}"
         ) from error

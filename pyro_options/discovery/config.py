@@ -75,7 +75,10 @@ class MethodConfig:
         self._check_network()
         if self.start is not None:
             choice(self.start, "start", STARTS)
-        object.__setattr__(self, "encoder_hidden", tuple(self.encoder_hidden))
+        fix = "Pass a tuple of widths such as (32, 32)."
+        widths = self.encoder_hidden
+        check(isinstance(widths, Sequence), "encoder_hidden as a tuple of widths", repr(widths), fix)
+        object.__setattr__(self, "encoder_hidden", tuple(widths))
         object.__setattr__(self, "action_families", checked_families(self.action_families))
         if self.num_options is not None:
             check_count(self.num_options, "num_options")

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from pyro_options.data.trajectories import Trajectories
-from pyro_options.errors import DiscoveryWarning, check, choice
+from pyro_options.errors import DiscoveryWarning, check, check_count, choice
 from pyro_options.infer.callbacks import Callback, Callbacks, Phase
 from pyro_options.infer.parallel import join_workers
 from pyro_options.infer.progress import with_progress
@@ -19,6 +19,7 @@ from pyro_options.infer.train_config import TrainConfig
 from pyro_options.persistence.checkpoint import Checkpoint
 from pyro_options.skills.skills import Skills
 
+from .action_families import looks_one_hot
 from .assembly import with_families
 from .capacity import AUTO
 from .config import DEFAULT_METHOD, MethodConfig, method_config
@@ -35,13 +36,25 @@ logger = logging.getLogger(__name__)
 RESTARTS = 4
 
 
-def _check_arguments(trajectories: Trajectories, config: dict[str, Any]) -> None:
+def _check_arguments(trajectories: Trajectories, epochs: int | None, config: dict[str, Any]) -> None:
     fix = "Make them of your arrays with Trajectories(states, actions, lengths)."
+    if hasattr(trajectories, "columns"):
+        fix = "Read data frames with from_dataframe(frame, episode=…, actions=…)."
     check(isinstance(trajectories, Trajectories), "Trajectories", type(trajectories).__name__, fix)
     own = {*signature(discover).parameters, *signature(MethodConfig).parameters, *GROWTH_FIELDS}
     for name in config:
         choice(name, "every setting", own)
     check(trajectories.action_steps is not None, "demonstrations with actions", "none")
+    if epochs is not None:
+        check_count(epochs, "epochs")
+
+
+def _warn_of_one_hot(data: Trajectories) -> None:
+    """Warns if continuous actions are discrete ones that were encoded."""
+    if data.discrete or not all(looks_one_hot(part) for part in data.given_actions().chunks()):
+        return
+    text = "Actions are one-hot: every one is zero but for a single one. They are modelled as continuous dimensions; "
+    warnings.warn(f"{text}pass actions.argmax(-1), integers, if they are discrete.", DiscoveryWarning, stacklevel=3)
 
 
 def _searched_by_default(method: str | None, train: TrainConfig | None, config: dict[str, Any]) -> dict[str, Any]:
@@ -142,7 +155,8 @@ def discover(
         (:func:`~pyro_options.discovery.resolved_families`), ``termination_cost=2.0`` for longer options;
         ``model``, ``guide`` and ``prior`` by name or as objects, ``growth=Growth(rule, birth, removals)``
     """
-    _check_arguments(trajectories, config)
+    _check_arguments(trajectories, epochs, config)
+    _warn_of_one_hot(trajectories)
     trajectories = trajectories.with_names(action_names=action_names)
     if config.get("network") is None:
         trajectories = trajectories.flat_states()

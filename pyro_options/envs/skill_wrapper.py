@@ -9,7 +9,10 @@ from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
 from pyro_options.data.action_spaces import action_counts, to_space
+from pyro_options.data.flat_spaces import flat_box
 from pyro_options.errors import InputError, check
+
+from .plain_learners import warn_of_plain_learner
 
 
 @runtime_checkable
@@ -104,6 +107,10 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         self.frame_skip, self.record_frames = frame_skip, record_frames
         self.num_primitives = self._count_primitives(env.action_space) if primitives else 0
         self._check_skills(env.action_space)
+        if skills is not None and observe is None:
+            fix = "Pass observe= with what the skills were trained on, or wrap the environment."
+            flat_box(env.observation_space, "observations", fix)
+        self._learner_unknown = gamma < 1  # whether to look for a learner that discounts wrongly
         self.max_duration = skills.max_duration if max_duration is None and skills is not None else max_duration
         self._imitation: Any = self._whole(skills) if imitate else None
         self.num_options = imitate + (0 if skills is None else skills.num_options)
@@ -220,6 +227,9 @@ class SkillWrapper(gym.Wrapper, RecordConstructorArgs):
         return reward, terminated, truncated, info
 
     def _result(self, reward, terminated, truncated, info, option: int, duration: int, frames: list[Any]):
+        if duration > 1 and self._learner_unknown:
+            self._learner_unknown = False
+            warn_of_plain_learner()
         info = dict(info, option=option, duration=duration, discount=self.gamma**duration)
         info["num_frames"] = duration * self.frame_skip
         if self.record_frames:

@@ -13,11 +13,16 @@ from pyro_options.errors import InputError, check
 
 
 def resolve_device(device: str) -> torch.device:
-    """The torch device of a name; ``auto`` is CUDA if available, else the CPU."""
+    """The torch device of a name; ``auto`` is CUDA if available, else the CPU. Raises if this machine lacks it."""
     try:
-        return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        found = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
     except RuntimeError as error:
         raise InputError(f"Expected a device like auto, cpu or cuda:0 but got {device!r}.") from error
+    if found.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        fix = 'Pass device="auto" for what there is; a CUDA build of torch and a driver are needed.'
+        check((found.index or 0) < count, f"one of {count} CUDA devices that torch finds", repr(device), fix)
+    return found
 
 
 class RandomState(NamedTuple):

@@ -64,6 +64,7 @@ class ResumableTraining(ResumableLoop):
     growth: GrowthMessenger | None
     history: Any  # a dataclass of numbers and lists of numbers
     settled: bool = False  # whether training has completed
+    restored_epochs: int = 0  # epochs that were done when it was resumed
 
     @property
     def finished(self) -> bool:
@@ -144,5 +145,6 @@ class ResumableTraining(ResumableLoop):
         self.set_position(config["position"], parts(tensors, "data"))
         for name in self.COUNTS:
             setattr(self, name, config[name])
+        self.restored_epochs = config.get("epoch", 0)
         self.settled, self.history = bool(config["settled"]), history
         set_random_state(parts(tensors, "random"), config["random"])

@@ -338,6 +338,9 @@ class Trainer(ResumableTraining):
         Births stop ``growth.settle * growth.every`` steps before the end, since later ones could not be trained. With a
         checkpoint, Ctrl-C saves before it raises :class:`~pyro_options.errors.Interrupted`.
         """
+        if epochs is None:
+            done, fix = self.restored_epochs, "Pass as many or more, or start anew without resume."
+            check(done <= self.config.epochs, f"epochs >= {done}, which are done already,", self.config.epochs, fix)
         self._epochs_to_run = epochs
         self._check_same_state()
         self.callbacks.on_start(self, self._num_epochs)

@@ -29,6 +29,7 @@ class SMDPReplayBuffer(ReplayBuffer):
     :param n_steps: must be 1: n-step returns are not supported
     """
 
+    discounts_durations = True  # which SkillWrapper asks of the buffer of a learner
     durations: np.ndarray  # (buffer_size, n_envs)
 
     def __init__(

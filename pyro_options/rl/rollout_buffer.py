@@ -18,6 +18,7 @@ class _Durations(RolloutBuffer):
     added.
     """
 
+    discounts_durations = True  # which SkillWrapper asks of the buffer of a learner
     durations: np.ndarray  # (n_steps, n_envs) in environment steps
 
     def reset(self) -> None:

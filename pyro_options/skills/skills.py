@@ -27,7 +27,7 @@ from .places import Places, find_places
 from .segmentation import IN_USE, FlatPlaces, Segmentation
 from .summary import Summary, option_names, options_before, summarize_flat, table
 from .trust import Trust
-from .validation import checked_option
+from .validation import check_trajectories, checked_option
 
 _PER_OPTION = ("option_names", "places")  # metadata with a value for each option
 
@@ -65,6 +65,7 @@ class Skills(ActingSkills):
     @torch.no_grad()
     def episode_log_likelihoods(self, trajectories: Trajectories, batch_size: int = 256) -> Tensor:
         """Exact log-likelihood of the actions of each episode given its states, ``(N,)`` in nats."""
+        check_trajectories(trajectories)
         found = torch.zeros(len(trajectories), dtype=torch.float64)
         for index, _, path, emission in batches(self, trajectories, batch_size):
             scores = path.log_marginal(emission)
@@ -80,6 +81,7 @@ class Skills(ActingSkills):
             posterior at each step
         """
         choice(method, "method", ("viterbi", "posterior"))
+        check_trajectories(trajectories)
         lengths, steps = trajectories.lengths.cpu(), trajectories.num_steps
         places, dtype = FlatPlaces(lengths), self.log_weights.dtype
         options, switches = torch.zeros(steps, dtype=torch.long), torch.zeros(steps, dtype=dtype)
@@ -98,6 +100,7 @@ class Skills(ActingSkills):
     @torch.no_grad()
     def summarize(self, trajectories: Trajectories, segmentation: Segmentation | None = None) -> Summary:
         """Usage, segment lengths, termination rates and actions of each option on these demonstrations."""
+        check_trajectories(trajectories)
         segmentation = self.segment(trajectories) if segmentation is None else segmentation
         before, places = options_before(segmentation), segmentation.places
         rates = torch.zeros(len(before))

@@ -5,7 +5,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import InputError, check
+
+
+def check_trajectories(given: Any) -> None:
+    """Raises unless these are ``Trajectories``."""
+    fix = "Make them with Trajectories.from_episodes(…); concatenate(…) joins several."
+    check(isinstance(given, Trajectories), "Trajectories", type(given).__name__, fix)
 
 
 def checked_states(
