@@ -39,7 +39,7 @@ class Play(Command):
 
     def run(self) -> dict[str, Any]:
         require("PIL", "cli")
-        from pyro_options.envs.playback import play
+        from pyro_options.envs import play
         from pyro_options.viz import save_gif
 
         skills = read_skills(self.skills)

@@ -1,6 +1,7 @@
 from .atari import atari_demonstrations, expert_rollouts, load_atari, make_atari, ram
 from .experts import EXPERTS
 from .message_task import MessageEnv, MessageExpert, final_action_probabilities, message_demonstrations, message_success
+from .playback import Playback, play
 from .recorded_frames import replay_frames
 from .skill_wrapper import SkillSet, SkillWrapper
 from .switches import SwitchesEnv, SwitchesExpert, agent_space, switches_demonstrations
@@ -9,6 +10,7 @@ __all__ = [
     "EXPERTS",
     "MessageEnv",
     "MessageExpert",
+    "Playback",
     "SkillSet",
     "SkillWrapper",
     "SwitchesEnv",
@@ -21,6 +23,7 @@ __all__ = [
     "make_atari",
     "message_demonstrations",
     "message_success",
+    "play",
     "ram",
     "replay_frames",
     "switches_demonstrations",

@@ -111,7 +111,7 @@ def test_packed_states_stay_packed():
         (lambda data: discover(data.states), r"Trajectories but got Tensor\. Make them"),
         (lambda data: discover(data, "mcmc"), "method to be one of"),
         (lambda data: discover(data, held_out=1.0), "fraction"),
-        (lambda data: discover(data, epochs=-1), "epochs >= 0"),
+        (lambda data: discover(data, epochs=-1), "epochs >= 1"),
         (lambda data: discover(data, learning_rate=0.0), "learning_rate > 0"),
         (lambda data: discover(data, num_options=0), "num_options >= 1"),
         (lambda data: discover(data, termination_cost=-1.0), "cost >= 0"),

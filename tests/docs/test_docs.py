@@ -27,6 +27,7 @@ PROMISES = {
     "index.md": ["^3 options"],
     "first_skills.md": ["^solved with 3 options in use", "birth accepted {", "episodes of 5 steps"],
     "your_data.md": ["^Trajectories\\(80 episodes", "left", "^Trajectories\\(5 episodes"],
+    "readers.md": ["^Trajectories\\(3 episodes of 20 steps.*'cue=red'.*'left', 'right'", "episode +option +start"],
     "guides.md": ["'type': 'UsageRule', 'delta': 0.25", "^usage$", "^options-exact +-"],
     "differences.md": ["^K = \\d"],
     "your_guide.md": ["^3 options of weights"],

@@ -1,43 +1,28 @@
 """The HTML report in a real browser: it opens without errors, and works with mouse and keyboard."""
 
-import shutil
 from io import BytesIO
 
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
-from selenium import webdriver
 from selenium.webdriver import ActionChains
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from support.browser import BROWSER, DRIVER, MISSING, open_browser
 from support.episodes import BLOCKS, episodes_with_actions
 from support.option_models import single_action_skills
 
 from pyro_options.data import Trajectories
 from pyro_options.viz import option_color, write_report
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-DRIVER = shutil.which("chromedriver")
-FLAGS = "headless=new no-sandbox disable-gpu no-first-run disable-background-networking disable-component-update"
-
-pytestmark = pytest.mark.skipif(
-    not (BROWSER and DRIVER),
-    reason="no Chromium with its driver here: apt-get install chromium chromium-driver",
-)
+pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason=MISSING)
 
 HOSTILE = "<img src=x onerror=document.title='owned'></script><script>document.title='owned'</script>"
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    profile = tmp_path_factory.mktemp("profile")
-    for flag in (*FLAGS.split(), "disable-sync", "window-size=1200,900", f"user-data-dir={profile}"):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    with webdriver.Chrome(options, Service(DRIVER)) as driver:
+    with open_browser(tmp_path_factory.mktemp("profile")) as driver:
         yield driver
 
 
