@@ -19,12 +19,13 @@ class Convert(Reading):
         "pyro-options convert demo.hdf5 demo.npz",
         "pyro-options convert walks.csv walks.parquet",
         "pyro-options convert walks.csv walks/demos-v0",
+        "pyro-options convert demo.npz demo",
     )
 
     source: Positional[str]
     """a file, a LeRobot folder or a Minari id"""
     target: Positional[str]
-    """.npz, .csv, .parquet, or the id of a new Minari data set"""
+    """.npz, .csv, .parquet, a new folder (to be mapped into memory), or the id of a new Minari data set"""
 
     def run(self) -> dict[str, Any]:
         data = self.read(self.source)
@@ -45,6 +46,10 @@ def write(data: Any, target: str | Path) -> str:
         write_table(parent_of(path), data.unpack())
     elif "-v" in path.name and not path.suffix:
         to_minari(data, str(target))
+    elif not path.suffix:
+        data.save(parent_of(path))
     else:
-        raise InputError(f"Expected a name that ends in .npz, .csv or .parquet, or a Minari id, but got {target}.")
+        raise InputError(
+            f"Expected a name that ends in .npz, .csv or .parquet, a new folder, or a Minari id, but got {target}."
+        )
     return str(target)

@@ -10,6 +10,7 @@ from .decisions import (
     decision_inputs,
     simulated_decisions,
 )
+from .folder import save_episodes
 from .integers import Integers, integer_sequences
 from .lerobot import from_lerobot
 from .minari import from_minari, to_minari
@@ -52,6 +53,7 @@ __all__ = [
     "open_trajectories",
     "pack_bits",
     "rollout",
+    "save_episodes",
     "simulated_decisions",
     "synthetic_options",
     "to_dataframe",

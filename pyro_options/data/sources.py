@@ -47,6 +47,7 @@ def open_trajectories(source: str | os.PathLike, **settings: Any) -> Trajectorie
     ``demos.npz``                          ``Trajectories.load``, or :func:`from_npz`
     ``demos.csv``, ``demos.parquet``       :func:`from_csv`, :func:`from_parquet`
     ``demos.hdf5``                         :func:`from_robomimic`
+    a folder of ``Trajectories.save``      ``Trajectories.load``, mapped into memory
     a folder with ``meta/info.json``       :func:`from_lerobot`
     a Minari id, such as ``a/b-v0``        :func:`from_minari`
     =====================================  ==================================================

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from pyro_options.errors import check, check_count
 
+from .folder import read_folder, write_folder
 from .ingestion import (
     as_integers,
     episode_arrays,
@@ -198,8 +200,9 @@ class Trajectories(StoredEpisodes):
         num_actions: int | Sequence[int] | None = None,
         packed: bool = False,
         action_bounds: ArrayLike | None = None,
+        validate: bool = True,
     ) -> "Trajectories":
-        """From stores, which are validated."""
+        """From stores, whose values are validated."""
         shape = states.shape if len(states.shape) > 1 else None
         states = states if shape is None else states.flattened()
         validate_layout(states.outline, packed, shape)
@@ -207,21 +210,32 @@ class Trajectories(StoredEpisodes):
         bounds = None if action_bounds is None else as_tensor(action_bounds, "action_bounds", True)
         kept = None if actions is None else as_integers(actions)
         new._set(states, kept, _counts(num_actions), packed=packed, action_bounds=bounds, state_shape=shape)
-        new._validate()
+        if validate:
+            new._validate()
         new._count_actions()
         return new
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes an npz file, atomically; packed states stay packed, and flat arrays flat."""
-        write_trajectories(path, self)
+        """Writes an npz file, or a folder if the name has no ending such as ``.npz``.
+
+        A file is compressed and read whole. A folder holds arrays that are mapped: what is read of it is what a batch
+        needs, so that it may be larger than the memory. Packed states stay packed, and nothing incomplete is left after
+        an error.
+        """
+        if Path(path).suffix:
+            write_trajectories(path, self)
+        else:
+            write_folder(path, self)
 
     @classmethod
-    def load(cls, path: str | os.PathLike, max_bytes: int = 2**34) -> "Trajectories":
-        """Reads a file that :meth:`save` wrote. It is validated like any other data, and cannot execute code.
+    def load(cls, path: str | os.PathLike, max_bytes: int = 2**34, verify: bool = True) -> "Trajectories":
+        """Reads a file or a folder that :meth:`save` wrote. It cannot execute code.
 
-        :param max_bytes: raise if the arrays are larger than this
+        :param max_bytes: raise if the arrays of a file are larger than this
+        :param verify: for a folder, compare checksums and check every value, as is always done for a file; reads
+            everything once. ``False`` trusts a folder that was verified before
         """
-        return read_trajectories(path, cls, max_bytes)
+        return read_folder(path, cls, verify) if Path(path).is_dir() else read_trajectories(path, cls, max_bytes)
 
     def unpack(self) -> "Trajectories":
         """The same episodes with floating-point states; :attr:`frames` stay bytes."""

@@ -11,6 +11,9 @@ from .growable import growables
 from .resizing import reweight
 from .scene import Newborns
 
+#: rows among which :class:`DataBirth` looks for those with the lowest log-likelihood, a random sample if there are more
+MOST_ROWS = 8192
+
 
 class Birth(Protocol):
     """Initializes components that have just been added."""
@@ -82,10 +85,14 @@ class DataBirth:
         check(self.seed_steps >= 0, "seed_steps >= 0", self.seed_steps)
 
     def __call__(self, newborns):
-        explained = newborns.likelihood(newborns.data)(newborns.trial_weights(0.0))
+        seen = torch.arange(len(newborns.data))
+        if len(seen) > MOST_ROWS:
+            seen = torch.randperm(len(seen))[:MOST_ROWS]
+        rows = newborns.data if len(seen) == len(newborns.data) else newborns.data[seen.to(newborns.log_weights.device)]
+        explained = newborns.likelihood(rows)(newborns.trial_weights(0.0))
         share = 1 / (1 + newborns.log_weights.shape[-1]) if self.share is None else self.share
         worst = explained.topk(max(2, round(share * len(explained))), largest=False).indices
-        worst = worst[torch.randperm(len(worst), device=worst.device)]
+        worst = seen.to(worst.device)[worst[torch.randperm(len(worst), device=worst.device)]]
         half = worst[: min(self.max_rows, (len(worst) + 1) // 2)]
         newborns.used_rows.update(half.tolist())
         alone = newborns.trial_weights(1 - 1e-3)

@@ -42,6 +42,9 @@ from .progress import with_progress
 from .resumable_training import ResumableTraining
 from .train_config import TrainConfig
 
+#: steps of the training data on which a growth check measures usage, at most; its moves look at fewer still
+OBSERVED_STEPS = 2**20
+
 
 class Trainer(ResumableTraining):
     """Trains a model and a guide on demonstrations with SVI, and grows K if a growth handler is given.
@@ -270,6 +273,13 @@ class Trainer(ResumableTraining):
             own, share = self.workers.share(index)
             yield data.minibatch(own, population), share, len(index) * len(data) / population
 
+    def _observed(self) -> Trajectories:
+        """The episodes that a growth check measures usage on: all, or a random sample of many."""
+        if self.data.num_steps <= OBSERVED_STEPS:
+            return self.data
+        count = max(2, len(self.data) * OBSERVED_STEPS // self.data.num_steps)
+        return self.data[torch.randperm(len(self.data))[:count].to(self.device)].alone()
+
     def observe_and_grow(self, births: bool = True) -> GrowthEvent:
         """Runs the model in the growth handler over all data, and lets it add or remove components.
 
@@ -280,7 +290,7 @@ class Trainer(ResumableTraining):
         self.callbacks.on_status("growth check")
         self.workers.begin((self.config.seed, self.epoch, self.batch, 1))
         with torch.no_grad(), pyro.get_param_store().scope(), self._own_draws:
-            for batch, share, _ in self._batches(self.data):
+            for batch, share, _ in self._batches(self._observed()):
                 trace = poutine.trace(self.temper(self.guide)).get_trace(batch)
                 with growth if share else nullcontext():
                     poutine.replay(model, trace)(batch)
