@@ -22,7 +22,7 @@ FIRST = ("discovery", "skills", "data", "models", "guides", "infer", "growth", "
 
 def public_modules() -> list[str]:
     """Names of ``errors`` and of all packages, each before those inside it."""
-    top = [found.name for found in pkgutil.iter_modules(pyro_options.__path__)]
+    top = [found.name for found in pkgutil.iter_modules(pyro_options.__path__) if found.name != "__main__"]
     top += {"models", "guides"} - set(top)  # folders at the root, which only an installed package maps
     ranks = {name: rank for rank, name in enumerate(FIRST)}
     names = []

@@ -44,8 +44,8 @@ ROWS: tuple[tuple[str, dict[str, str]], ...] = (
             "viz": "plots, report, GIFs",
         },
     ),
-    ("top", {"": "discover, Skills", "cli": "pyro-options discover …"}),
-    ("top", {"__main__": "python -m pyro_options"}),
+    ("top", {"cli": "the command pyro-options"}),
+    ("top", {"": "discover, Skills"}),
 )
 
 #: a second pile beside the first, from the bottom up

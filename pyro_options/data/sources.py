@@ -30,7 +30,10 @@ def reader_of(source: str) -> Callable[..., Trajectories]:
     """The function that reads a file, a folder or a Minari id."""
     path = Path(source)
     if path.is_dir():
-        return from_lerobot if (path / "meta" / "info.json").is_file() else Trajectories.load
+        fix = "Pass a file in it."
+        whole = (path / "meta" / "info.json").is_file()
+        check(whole, "the folder of a LeRobot data set, with meta/info.json,", repr(source), fix, FileError)
+        return from_lerobot
     if path.suffix == ".npz":
         return Trajectories.load if path.is_file() and "format" in array_names(path) else from_npz
     if path.suffix in READERS:

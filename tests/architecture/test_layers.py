@@ -37,8 +37,7 @@ LAYERS = {
     "rl": (*_PARTS, "envs", "skills"),
     "viz": (*_PARTS, "infer", "skills"),
     "cli": (*_PARTS, "discovery", "envs", "skills", "viz"),
-    "__main__": ("cli",),
-    "": ("discovery", "skills"),  # pyro_options/__init__.pyi: the one call and what it returns
+    "": ("cli", "discovery", "skills"),  # the one call and what it returns; __main__ runs the command
 }
 
 
@@ -46,7 +45,7 @@ def package_of(path: Path) -> str:
     """The package, or the one loose module, that a file belongs to."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     parts = parts[1:] if parts[0] == "pyro_options" else parts
-    return "" if parts[0] == "__init__" else parts[0]
+    return "" if parts[0] in ("__init__", "__main__") else parts[0]
 
 
 def files() -> list[Path]:
