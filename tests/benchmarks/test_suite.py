@@ -10,6 +10,7 @@ import torch
 from support.tiny_runs import BENCHMARKS, load_script
 from torch.testing import assert_close
 
+from pyro_options.data import DECISION_WEIGHTS
 from pyro_options.skills import boundaries
 
 NAMES = (
@@ -162,9 +163,10 @@ def test_the_label_is_the_phase_of_the_pendulum(suite):
 
 
 def test_choices_follow_the_weights_of_their_state(suite):
-    mouse, task = module("glm_hmm"), make(suite, "glm_hmm", episodes=45)
+    task = make(suite, "glm_hmm", episodes=45)
     inputs, choices, labels = steps(task)
-    logits = inputs @ mouse.WEIGHTS.T  # (trials, states)
+    weights = DECISION_WEIGHTS[:, [0, 3, 1, 2]]  # the task has the bias as its second input
+    logits = inputs @ weights.T  # (trials, states)
     right = 1 / (1 + np.exp(-logits))
     nats = np.log(np.where(choices[:, None] == 1, right, 1 - right))
     own, p = nats[np.arange(len(labels)), labels], right[np.arange(len(labels)), labels]

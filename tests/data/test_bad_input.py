@@ -100,7 +100,7 @@ def with_nan(tensor, index):
         (lambda: TrainConfig(batch_size=0), "batch_size >= 1"),
         (lambda: TrainConfig(learning_rate=0.0), "learning_rate > 0"),
         (lambda: set_seed(-1), "a seed"),
-        (lambda: MethodConfig(guide="mcmc"), "guide to be one of exact, relaxed"),
+        (lambda: MethodConfig(guide="mcmc"), "guide to be one of exact, .*relaxed"),
         (lambda: Growth(rule="magic"), "rule to be one of"),
         (lambda: Growth(birth="magic"), "birth to be one of"),
         (lambda: MethodConfig(num_options=0), "num_options >= 1"),
