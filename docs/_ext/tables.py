@@ -47,6 +47,24 @@ def recovery() -> str:
     )
 
 
+def decisions() -> str:
+    """Simulated mice: discovery with intervals beside EM."""
+    runs, rows = load(raw.DECISIONS)["runs"], []
+    em, sweeps = (by_seed(runs, "part", part) for part in ("em", "sweep"))
+    ours = by_seed(runs, "part", "discover")
+    for seed, run in ours.items():
+        inside = f"{run['within_two_errors']} of {run['coefficients']}"
+        seconds = f"{run['discover_seconds'] + run['laplace_seconds']:.1f}"
+        swept = f"K = {sweeps[seed]['num_states']}, {sweeps[seed]['seconds']:.1f}" if seed in sweeps else ""
+        accuracy = f"{run['accuracy']:.3f}", f"{em[seed]['accuracy']:.3f}"
+        rows.append([seed, run["num_states"], inside, *accuracy, seconds, swept])
+    inside, all_ = (sum(run[key] for run in ours.values()) for key in ("within_two_errors", "coefficients"))
+    right = sum(run["num_states"] == 3 for run in ours.values())
+    rows.append(["all", f"3 in {right} of {len(ours)}", f"{inside} of {all_}", "", "", "", ""])
+    header = "animal", "K found", "weights within two standard errors", "accuracy of states", "EM told K = 3"
+    return markdown([*header, "CPU seconds, K found and intervals", "EM sweep: K and CPU seconds"], rows)
+
+
 def baselines() -> str:
     """Known options: DDO, the exact guide and nonparametric CompILE."""
     runs, rows = load(raw.BASELINES)["runs"], []
@@ -238,6 +256,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "paper_rule": paper_rule,
     "ablation": ablation,
     "recovery": recovery,
+    "decisions": decisions,
     "baselines": baselines,
     "integers": integers,
     "breakout": lambda: fixed_and_grown(raw.BREAKOUT),

@@ -85,11 +85,11 @@ def _config(skills: "Skills") -> dict[str, Any]:
 
 
 @cache
-def _hub_class() -> type:
+def _hub_class() -> Any:
     """A class with the Hub's methods, made when it is first used: the Hub's package is optional."""
     hub = require("huggingface_hub", "hub")
 
-    class OnHub(hub.ModelHubMixin):  # type: ignore[misc, name-defined]
+    class OnHub(hub.ModelHubMixin):  # type: ignore[name-defined]
         """Skills with what the Hub asks for: how they are saved in a folder, and loaded from one."""
 
         repo_id = "user/skills"  # for the card; the mixin would write an argument to the config

@@ -132,7 +132,7 @@ def _descend(flat: _Flat, max_iter: int) -> None:
         loss.backward()
         return loss
 
-    optimizer.step(closure)  # type: ignore[arg-type]
+    optimizer.step(closure)
 
 
 def _mode(flat: _Flat, max_iter: int) -> tuple[Tensor, Tensor]:

@@ -29,6 +29,7 @@ PROMISES = {
     "your_data.md": ["^Trajectories\\(80 episodes", "left", "^Trajectories\\(5 episodes"],
     "readers.md": ["^Trajectories\\(3 episodes of 20 steps.*'cue=red'.*'left', 'right'", "episode +option +start"],
     "guides.md": ["'type': 'UsageRule', 'delta': 0.25", "^usage$", "^options-exact +-"],
+    "decisions.md": ["^states: 3$"],
     "differences.md": ["^K = \\d"],
     "your_guide.md": ["^3 options of weights"],
     "your_loop.md": ["^3 options", "^same: True", "^sticks -> actions$", "^importance sampling agrees: True"],

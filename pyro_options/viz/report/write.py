@@ -81,7 +81,9 @@ def write_report(
     for name, value in vars(limits).items():
         check(value >= 1, f"a cap on {name} >= 1", value)
     segmentation = None if trajectories is None else skills.segment(trajectories)
-    shown, names, comparison = [], [], None
+    shown: list[dict] = []
+    names: list[str] = []
+    comparison = None
     cards = content.short_cards(skills)
     check(other is None or trajectories is not None, "trajectories to compare two runs on", None)
     if trajectories is not None and segmentation is not None:
