@@ -15,6 +15,7 @@ class Report(Reading):
 
     EXAMPLES = (
         "pyro-options report walks walks.csv --out report.html",
+        "pyro-options report walks walks.csv --other other_walks",
         'pyro-options report skills.safetensors --title "What the mouse does"',
     )
 
@@ -22,6 +23,8 @@ class Report(Reading):
     """a file of skills, or the folder that discover wrote"""
     source: Positional[str | None] = None
     """demonstrations to segment and to show step by step"""
+    other: Path | None = None
+    """skills of another run, to compare with on the same demonstrations"""
     out: Path = Path("report.html")
     """the file to write"""
     title: str = "Skills"
@@ -34,7 +37,16 @@ class Report(Reading):
 
         skills = read_skills(self.skills)
         data = None if self.source is None else self.read(self.source)
-        write_report(parent_of(self.out), skills, data, title=self.title, max_trajectories=self.trajectories)
+        other = None if self.other is None else read_skills(self.other)
+        write_report(
+            parent_of(self.out),
+            skills,
+            data,
+            title=self.title,
+            other=other,
+            run_names=(self.skills.stem, "" if self.other is None else self.other.stem),
+            max_trajectories=self.trajectories,
+        )
         return {"report": str(self.out), "options": skills.num_options}
 
     def text(self, result: dict[str, Any]) -> str:

@@ -46,6 +46,7 @@ def _ranges(data: "StoredEpisodes") -> list[str]:
 
 
 def trajectories_html(data: "StoredEpisodes") -> str:
-    """Actions of the first episodes as timelines, then ranges of the states in them."""
+    """Actions of the first episodes as timelines, then ranges of the states in them unless they are images."""
     rows = [] if data.action_steps is None else _action_rows(data)
-    return panel(repr(data), *rows, facts(_ranges(data)))
+    ranges = [] if data.state_shape is not None else _ranges(data)  # of images, single pixels tell little
+    return panel(repr(data), *rows, facts(ranges))

@@ -20,6 +20,7 @@ NOTABLE = {"range": 0.5, "share": 0.25}
 _ENTRIES = 3  # mentioned per option, at most
 _STATES = 500  # starts, stops and steps looked at of each option, at most, evenly spaced
 _USUAL = 5000  # looked at of all steps
+_NUMBERS = 2**24  # read in all, at most
 _FEWEST = 5  # starts or stops for a statement
 
 
@@ -136,21 +137,27 @@ def find_places(
 ) -> list[Places]:
     """For each option, in which states it starts and stops.
 
-    An option stops in the state in which the next one starts: terminations happen on arrival in a state.
+    An option stops in the state in which the next one starts: terminations happen on arrival in a state. Of images
+    nothing is said, since a single pixel tells little.
 
     :param names: of the entries of a state, or of its bytes if packed; by default those of the trajectories
     """
+    K = segmentation.num_options
+    if trajectories.state_shape is not None:
+        return [Places()] * K
     entries, options = entry_names(trajectories, names), segmentation.flat_options
+    room = max(1, _NUMBERS // trajectories.state_steps.shape[-1])  # states that are read
+    most = max(_FEWEST, min(_STATES, room // (4 * K)))
     starts = segmentation.flat_starts.clone()
     starts[segmentation.places.first] = False
     at = starts.nonzero().flatten()
-    groups = [_sample(torch.arange(len(options)), _USUAL)]
-    for k in range(segmentation.num_options):
+    groups = [_sample(torch.arange(len(options)), max(_FEWEST, min(_USUAL, room // 4)))]
+    for k in range(K):
         chosen = at[options[at] == k], at[options[at - 1] == k], (options == k).nonzero().flatten()
-        groups += [_sample(steps, _STATES) for steps in chosen]
+        groups += [_sample(steps, most) for steps in chosen]
     states = _Sampled(trajectories, groups)
     usual, found = states.at(groups[0]), []
-    for k in range(segmentation.num_options):
+    for k in range(K):
         begins, ends, on = (states.at(steps) for steps in groups[1 + 3 * k : 4 + 3 * k])
         found.append(Places(_telling(begins, usual, entries), _telling(ends, on, entries)))
     return found

@@ -106,6 +106,8 @@ def test_segments_in_every_format(skills, here, run):
 
 
 def test_reports_and_descriptions(skills, here, run):
+    assert run("report", skills, "steps.csv", "--other", skills, "--out", "two.html", "--quiet")[0] == 0
+    assert '"agreement":1.0' in (here / "two.html").read_text()
     assert run("report", skills, "steps.csv", "--out", "a/b.html", "--title", "Mine", "--quiet")[0] == 0
     assert "<title>Mine" in (here / "a" / "b.html").read_text()
     code, out, _ = run("describe", skills)

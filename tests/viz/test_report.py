@@ -126,6 +126,25 @@ def test_the_report_explains(tmp_path):
     assert all(step > 0 for _, step in other["startFrames"]) and all(step < 12 for _, step in other["stopFrames"])
 
 
+@pytest.mark.parametrize("shape", [(4, 5), (4, 5, 3), (3, 4, 5), (4, 5, 4)])
+def test_states_that_are_images_are_the_pictures(shape, tmp_path):
+    states = torch.randint(256, (2, 6, *shape), dtype=torch.uint8)
+    data = Trajectories(states, torch.tensor([[0, 0, 0, 1, 1, 1]] * 2), num_actions=2)
+    size = data.state_dim
+    skills = Skills(CategoricalPolicy(size, 2, 2), Termination(size, 2), torch.zeros(2).log_softmax(-1))
+    page = write(tmp_path, skills, data).data
+    first = Image.open(BytesIO(b64decode(page["trajectories"][0]["images"][0].split(",")[1])))
+    assert first.size == (5, 4) and all(card["starts"] == card["stops"] == [] for card in page["cards"])
+    expected = states[0, 0].numpy()
+    if shape == (3, 4, 5):
+        expected = np.moveaxis(expected, 0, -1)
+    elif shape == (4, 5, 4):
+        expected = expected[..., -1]
+    found = np.asarray(first.convert("RGB") if expected.ndim == 3 else first.convert("L"))
+    np.testing.assert_array_equal(found, expected)
+    assert "images" not in write(tmp_path, skills, Trajectories(data.states, data.actions)).data["trajectories"][0]
+
+
 def test_two_runs_are_compared(tmp_path):
     data = episodes_with_actions(*BLOCKS)
     skills, other = single_action_skills(0, 1, 2), single_action_skills(2, 0, 1, 3, log_likelihood={"train": -0.5})

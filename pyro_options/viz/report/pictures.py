@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 
 from pyro_options.data.trajectories import Trajectories
@@ -14,6 +15,9 @@ from pyro_options.errors import check
 #: frames of each episode (``None`` for an episode without), or a function that returns them, given the states and
 #: actions of an episode
 Frames = Sequence[Any] | Callable[[np.ndarray, np.ndarray], Any]
+
+
+_CHANNELS = (1, 3, 4)  # grey, colours, or four stacked grey frames
 
 
 def _picture(frame: Any, width: int) -> Image.Image:
@@ -36,6 +40,21 @@ def _encoded(picture: Image.Image) -> str:
         picture = picture.quantize(256, dither=Image.Dither.NONE)
     picture.save(file, "PNG" if few else "JPEG", optimize=True)
     return f"data:image/{'png' if few else 'jpeg'};base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def state_pictures(data: Trajectories) -> Frames | None:
+    """Frames from states that are images of bytes, of stacked ones the last; ``None`` for other states."""
+    shape = data.state_shape
+    if shape is None or data.state_steps.dtype != torch.uint8 or len(shape) not in (2, 3):
+        return None
+    first = len(shape) == 3 and shape[0] in _CHANNELS and shape[-1] not in _CHANNELS  # channels come first
+
+    def pictures(states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        images = states.reshape(len(states), *shape)
+        images = np.moveaxis(images, 1, -1) if first else images
+        return images if images.ndim == 3 or images.shape[-1] == 3 else images[..., -1]
+
+    return pictures
 
 
 def frames_of(frames: Frames | None, data: Trajectories, episode: int, num_steps: int) -> list[np.ndarray] | None:

@@ -16,7 +16,7 @@ from pyro_options.skills.skills import Skills
 from . import content
 from .comparison import compare
 from .page import render
-from .pictures import Frames
+from .pictures import Frames, state_pictures
 
 
 def _text(value: Any, form: str = ".4g") -> str:
@@ -66,7 +66,8 @@ def write_report(
     :param path: the file to write, atomically
     :param trajectories: demonstrations to segment; all of them enter the statistics, the first are shown step by step
     :param frames: uint8 images ``(T, height, width, 3)`` of each episode, ``None`` for an episode without; or a
-        function that returns them from an episode's states and actions, such as ``partial(replay_frames, "Breakout")``
+        function that returns them from an episode's states and actions, such as ``partial(replay_frames, "Breakout")``;
+        by default the states, if they are images of bytes
     :param title: of the page
     :param figures: name -> further values for the overview, such as the result of a baseline
     :param state_names: names of the entries of a state, or of the bytes if packed; by default those of the trajectories
@@ -91,6 +92,7 @@ def write_report(
         state_names = trajectories.state_names if state_names is None else state_names
         check(state_names is None or len(state_names) == size, f"{size} names of states", state_names)
         actions = skills.summarize(trajectories, segmentation).actions
+        frames = state_pictures(trajectories) if frames is None else frames
         places = find_places(segmentation, trajectories, state_names)
         cards = content.cards(segmentation, actions, places, limits)
         if other is not None:
