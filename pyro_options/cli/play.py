@@ -21,14 +21,14 @@ class Play(Command):
     """
 
     EXAMPLES = (
-        "pyro-options play skills CartPole-v1 --out play.gif",
+        "pyro-options play breakout Breakout --out play.gif",
         "pyro-options play skills CartPole-v1 --option 2 --steps 100",
     )
 
     skills: Positional[Path]
     """a file of skills, or the folder that discover wrote"""
     env: Positional[str]
-    """id of a Gymnasium environment with the states and actions of the demonstrations"""
+    """id of a Gymnasium environment, or an Atari game, with the states and actions of the demonstrations"""
     out: Path = Path("play.gif")
     """the file to write"""
     option: int | None = None

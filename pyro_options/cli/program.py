@@ -42,7 +42,8 @@ def _exit_code(error: BaseException) -> int:
         return STOPPED
     if isinstance(error, NumericalError):
         return FAILED
-    return REFUSED if isinstance(error, PyroOptionsError | ImportError | OSError) else BUG
+    known = isinstance(error, PyroOptionsError | ImportError | OSError)
+    return REFUSED if known or type(error).__module__.startswith("gymnasium.") else BUG
 
 
 def _message(error: BaseException, debug: bool) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from pyro_options.data.flat_spaces import flat_box
 from pyro_options.errors import InputError, check, check_count
 
+from .atari import make_atari
 from .skill_wrapper import SkillWrapper, flat_observation
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def _made(env: gym.Env | str, skills: "Skills") -> gym.Env:
         return env
     import pyro_options.envs  # noqa: F401  registers ours
 
+    if skills.packed and "-v" not in env:
+        return make_atari(env, render_mode="rgb_array")
     if env.startswith("ALE/"):
         import ale_py
 
@@ -52,7 +55,8 @@ def play(
 ) -> Playback:
     """Plays one episode with skills.
 
-    :param env: made with ``render_mode="rgb_array"``, or the id of one
+    :param env: made with ``render_mode="rgb_array"``, or the id of one; for skills on RAM, also the name of a game, as
+        :func:`~pyro_options.envs.make_atari` takes it
     :param option: let this option alone act, to the end; by default all imitate the demonstrator together
         (:class:`~pyro_options.skills.Imitation`), and the most probable one is recorded
     :param max_steps: end after this many steps

@@ -10,6 +10,7 @@ import sys
 import minari
 import pytest
 import torch
+from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 from support.data_files import random_episodes, step_columns, write_lerobot, write_robomimic
 from support.episodes import make_episodes, make_packed_episodes
@@ -134,6 +135,7 @@ def lean(observation):
     return int(observation[2] > 0)
 
 
+@pytest.mark.slow
 def test_collect_discover_and_play(here, run, monkeypatch):
     monkeypatch.setitem(sys.modules, "mine", sys.modules[__name__])
     more = "--episodes", "6", "--max-steps", "20", "--quiet"
@@ -161,11 +163,13 @@ def test_collect_discover_and_play(here, run, monkeypatch):
         assert re.search(message, messages), messages
 
 
+@pytest.mark.slow
 def test_play_reads_packed_ram(here, run):
     make_packed_episodes(8, num_bytes=128, num_actions=4).save("ram.npz")
     assert run("discover", "ram.npz", "--out", "found", *QUICK)[0] == 0
     code, result, messages = run("play", "found", "ALE/Breakout-v5", "--out", "play.gif", "--steps", "3", "--json")
     assert code == 0 and result["steps"] == 3, messages
+    assert run("play", "found", "Breakout", "--out", "play.gif", "--steps", "2", "--quiet")[0] == 0
 
 
 def test_doctor_finds_nothing_wrong(run):
@@ -209,7 +213,12 @@ def test_debug_shows_where_and_bugs_are_told_apart(here, run, monkeypatch):
     assert "Traceback" in run("discover", "missing.csv", "--debug")[2]
     from pyro_options.cli import report
 
-    for error, code in ((RuntimeError("boom"), 4), (NumericalError("NaN"), 3), (KeyboardInterrupt(), 130)):
+    for error, code in (
+        (RuntimeError("boom"), 4),
+        (NumericalError("NaN"), 3),
+        (KeyboardInterrupt(), 130),
+        (DependencyNotInstalled("pygame"), 1),
+    ):
 
         def fail(self, error=error):
             raise error
