@@ -107,6 +107,7 @@ ARTIFACTS = (
     Artifact("benchmarks/results/full.json", "benchmarks/run.py --json {out}", 20, ("benchmarks/results/scaling.png",)),
     Artifact("benchmarks/results/quick.json", "benchmarks/run.py --quick --threads 1 --json {out}", 2),
     Artifact("benchmarks/results/kernels.json", "benchmarks/kernels.py --json {out}", 15),
+    Artifact("benchmarks/results/parallel.json", "benchmarks/parallel.py --out {out}", 1),
     Artifact("benchmarks/results/ragged.json", "benchmarks/ragged.py --out {out}", 5),
     Artifact("benchmarks/results/kills.json", "benchmarks/kills.py --runs 25 --out {out}", 30),
     Artifact("benchmarks/results/soak.json", "benchmarks/soak.py --out {out}", 15),

@@ -22,6 +22,7 @@ import numpy as np
 import tyro
 
 from pyro_options.data import save_episodes
+from pyro_options.experiments import write_results
 
 _DISCOVER = """
 import json, sys, time, resource
@@ -94,7 +95,7 @@ def main(args: Args) -> dict:
     settings = {name: asdict(args)[name] for name in ("steps", "length", "epochs")}
     print(json.dumps(settings | found, indent=1))
     if args.out is not None:
-        args.out.write_text(json.dumps(settings | found, indent=1) + "\n")
+        write_results(args.out, settings | found)
     return found
 
 

@@ -9,6 +9,7 @@ Demonstrations come from the scripted expert (no download), a file, or a Minari 
     python examples/atari_discover.py --expert scripted --termination-cost 3  # longer options
     python examples/atari_discover.py --preset paper                         # the paper's settings: 1000 x 300 steps
     python examples/atari_discover.py --resume                               # resume after Ctrl-C or a crash
+    torchrun --nproc-per-node 4 examples/atari_discover.py --data big        # four processes divide the work
 
 It prints the options and writes to ``--out``: ``results.json``, ``config.json``, ``skills.safetensors``,
 ``atari_discover.png``, ``option_cards.png``, ``options_*.gif`` (held-out episodes with the active option) and
@@ -29,6 +30,7 @@ from pyro_options.envs import EXPERTS, atari_demonstrations, load_atari, make_at
 from pyro_options.errors import check
 from pyro_options.experiments import write_results
 from pyro_options.growth import GrowthEvent
+from pyro_options.infer import join_workers
 from pyro_options.persistence import explained_interrupts
 from pyro_options.skills import IN_USE, Segmentation, Skills, make_cards
 from pyro_options.viz import save_gif
@@ -49,7 +51,7 @@ class Args:
     """Discover options in Atari demonstrations."""
 
     data: Path | None = None
-    """npz file with arrays ram (N, T, 128), action (N, T) and length (N,), or a file of Trajectories.save"""
+    """npz file with arrays ram (N, T, 128), action (N, T) and length (N,), or a file or folder of Trajectories.save"""
     minari: str | None = None
     """id of a local Minari data set of RAM observations"""
     expert: Literal["scripted"] | None = None
@@ -275,6 +277,8 @@ def main(args: Args) -> dict:
         **growth,
     )
     cloned = train(args, data, "bc")
+    if not join_workers().writes:  # under torchrun, the first process writes
+        return {}
     segmentation = skills.segment(held)
     found = results(args, skills, cloned, segmentation, held)
     paths = {"out": str(args.out), "data": None if args.data is None else str(args.data)}

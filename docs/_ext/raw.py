@@ -22,6 +22,7 @@ IMITATION = "benchmarks/results/imitation.json"
 LENGTHS = "examples/results/option_length.json"
 MIXTURES = "benchmarks/results/mixtures.json"
 SUITE = "benchmarks/results/suite.json"
+PARALLEL = "benchmarks/results/parallel.json"
 SPEED = ("benchmarks/results/full.json", "benchmarks/results/quick.json")
 
 

@@ -230,6 +230,34 @@ def speed() -> str:
     return note + markdown(["ratio", "value"], [[ratio_meaning(n), f"{v:.2f}"] for n, v in ratios.items()])
 
 
+def processes() -> str:
+    """Processor time of an update in one process, and in each of several."""
+    found = load(raw.PARALLEL)
+    rows = [["one process", f"{1e3 * found['alone']['processor_seconds']:.0f}", "1"]]
+    for number, (one, share) in enumerate(zip(found["each"], found["shares"]), 1):
+        name = f"process {number} of {found['processes']}"
+        rows.append([name, f"{1e3 * one['processor_seconds']:.0f}", f"{share:.2f}"])
+    return markdown(["", "processor ms an update", "of one process"], rows)
+
+
+def billion_steps() -> str:
+    """How long an epoch of a billion steps takes and what has to be read and sent, from the measured step."""
+    found, steps, length, step_bytes = load(raw.PARALLEL), 1e9, 300, 129
+    alone, measured = found["alone"], found["processes"]
+    slowed = measured * mean(found["shares"])  # by dividing the work, in processor time of all together
+    own = alone["steps"] / measured  # steps of an update that one process has
+    rows = []
+    for count in (1, 8, 64, 256):
+        seconds = alone["processor_seconds"] / alone["steps"] * (slowed if count > 1 else 1)  # a step
+        sent = 2 * (count - 1) / count * alone["gradient_bytes"] / (own * seconds)
+        hours, read = steps * seconds / count / 3600, step_bytes / seconds
+        batch = alone["steps"] if count == 1 else own * count
+        cells = f"{batch / length:,.0f}", f"{hours * 60:,.1f}", f"{hours * 10:,.1f}"
+        rows.append([count, *cells, f"{read / 1e6:.0f}", f"{count * read / 1e9:.2f}", f"{sent / 1e6:.1f}"])
+    header = "processes", "episodes an update", "minutes an epoch", "hours for 10 epochs", "MB/s read by each"
+    return markdown([*header, "GB/s read by all", "MB/s sent by each"], rows)
+
+
 def scaling() -> str:
     """The figure of the full benchmark, where it has been drawn."""
     path = raw.ROOT / "benchmarks/results/scaling.png"
@@ -269,5 +297,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "mixtures": mixtures,
     "suite": suite,
     "speed": speed,
+    "processes": processes,
+    "billion_steps": billion_steps,
     "scaling": scaling,
 }

@@ -123,7 +123,9 @@ def atari_demonstrations(
 
 def load_atari(path: str | os.PathLike) -> Trajectories:
     """Reads Atari RAM from an npz file with arrays ``ram`` (N, T, 128), ``action`` (N, T) and ``length`` (N,), or from
-    a file that :meth:`Trajectories.save` wrote."""
+    a file or a folder that :meth:`Trajectories.save` wrote."""
+    if Path(path).is_dir():
+        return Trajectories.load(path)
     try:
         return from_npz(path, states="ram", actions="action", lengths="length", packed=True)
     except ValueError as error:

@@ -37,6 +37,7 @@ PROMISES = {
     "maths.md": ["^recursion (\\S+), all paths \\1$"],
     "performance.md": ["64000 bytes instead of 2048000"],
     "reliability.md": ["^same: True"],
+    "cluster.md": ["^Trajectories\\(90 episodes of 50 steps, states 1024 packed bits, 4 discrete actions\\)$"],
     "faq.md": ["^torch.Size\\(\\[2\\]\\)"],
 }
 
