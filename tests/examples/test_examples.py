@@ -16,6 +16,8 @@ import torch
 from support.tiny_runs import EXAMPLES, TINY, load_script, parsed, run_command
 
 from pyro_options.envs import atari_demonstrations
+from pyro_options.options import CategoricalPolicy, Termination
+from pyro_options.skills import Skills
 
 
 def test_every_example_has_a_tiny_budget_here():
@@ -252,6 +254,24 @@ def test_mouse_decisions(run_script, tmp_path, monkeypatch):
     assert len(results["weights"]) == len(results["standard_errors"]) == results["num_states"] >= 1
     assert sum(results["transitions"][0]) == pytest.approx(1) and "bits per trial" in printed
     assert "accuracy" not in results and (tmp_path / "mouse_decisions.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_full_transitions_explain_more_where_states_follow_each_other(monkeypatch):
+    """States in a cycle: from the true weights, held-out sessions gain by more than two standard errors."""
+    studies = load_script(monkeypatch, EXAMPLES / "mouse_decisions.py")
+    cycle = [[0.96, 0.04, 0.0], [0.0, 0.95, 0.05], [0.05, 0.0, 0.95]]
+    truth = studies.simulated_decisions(101, 24, transitions=cycle)
+    policy, termination = CategoricalPolicy(3, 3, 2), Termination(3, 3)
+    with torch.no_grad():
+        for part in (*policy.parameters(), *termination.parameters()):
+            part.zero_()
+        policy.heads.weight[:, 1], policy.heads.bias[:, 1] = truth.weights[:, :3], truth.weights[:, 3]
+    skills = Skills(policy, termination, torch.zeros(3).log_softmax(-1))
+    gain = studies.memory_gain(skills, *truth.trajectories.split(0.5))
+    assert gain.mean > 2 * gain.error
+    fit = studies.laplace(studies.with_memory(skills), truth.trajectories, constant_terminations=True)
+    torch.testing.assert_close(studies.transition_matrix(fit.skills), torch.tensor(cycle).double(), atol=0.03, rtol=0)
 
 
 def test_stick_breaking_autoencoder(run_script, tmp_path):
