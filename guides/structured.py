@@ -50,8 +50,6 @@ class _Structured(PyroModule):
 
     def forward(self, episodes: Trajectories) -> None:
         log_weights = self.weights()
-        fix = "Pass vectorize_particles=False."
-        check(log_weights.dim() == 1, "one particle at a time", f"weights {tuple(log_weights.shape)}", fix)
         with torch.no_grad():
             evidence = self.evidence(episodes, log_weights)
         message = self.encoder(episodes.states, episodes.encoded_actions(), episodes.mask, evidence)

@@ -3,10 +3,11 @@
 import pyro
 import torch
 from pyro import distributions as dist
+from pyro import poutine
 from pyro.nn import PyroModule
 from torch import Tensor, nn
 
-from pyro_options.distributions.sticks import gem_sticks, log_stick_breaking
+from pyro_options.distributions.sticks import StickVector, gem_sticks, log_stick_breaking
 from pyro_options.errors import check
 
 
@@ -65,7 +66,7 @@ class GEM(PyroModule):
     def forward(self, num_components: int) -> Tensor:
         """Samples the sticks and returns log η, ``(K,)``, with the dimensions of the plates around it in front."""
         prior = gem_sticks(self.alpha(), num_components - self.remainder, self.discount())
-        return log_stick_breaking(pyro.sample("sticks", prior), self.remainder)
+        return log_stick_breaking(sample_sticks("sticks", prior), self.remainder)
 
 
 class Uniform(PyroModule):
@@ -82,13 +83,16 @@ class Uniform(PyroModule):
         return (self.zero - torch.log(torch.full_like(self.zero, num_components))).expand(num_components)
 
 
-def beside_plate(log_weights: Tensor) -> Tensor:
-    """Weights shared by all rows of a plate, ``(K,)`` or ``(..., 1, K)`` if particles are vectorized.
+def sample_sticks(name: str, prior: StickVector) -> Tensor:
+    """A draw of sticks that has the dimensions of the plates around it, as all draws but some of Pyro's have.
 
-    ``Predictive(parallel=True)`` passes the particles of a vector that its guide samples outside of plates as
-    ``(S, K)``, without the dimension of the plate: they would be taken for rows.
+    See :class:`~pyro_options.distributions.StickVector` for those that lack them: in a plate that follows, they would
+    be taken for its rows.
     """
-    return log_weights.unsqueeze(-2) if log_weights.dim() > 1 and log_weights.shape[-2] > 1 else log_weights
+    with poutine.trace() as inner:
+        value = pyro.sample(name, prior)
+    site = inner.trace.nodes.get(name, {}).get("fn")
+    return site.beside_plates(value) if isinstance(site, StickVector) else value
 
 
 def high_level_prior(name: str, alpha: float = 1.0) -> PyroModule:

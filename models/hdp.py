@@ -1,13 +1,14 @@
 """The hierarchical Dirichlet process: several weight vectors over the same components."""
 
-import pyro
 import torch
 from pyro.nn import PyroModule
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from pyro_options.distributions.sticks import LogitBeta, gem_sticks, log_stick_breaking
+from pyro_options.distributions.sticks import LogitBeta, StickVector, gem_sticks, log_stick_breaking
 from pyro_options.errors import check
+
+from .gem import sample_sticks
 
 _LEAST = 1e-6  # of a parameter of a Beta; below it float32 draws are exactly 0 or 1
 
@@ -59,6 +60,8 @@ class HDP(PyroModule):
 
     def forward(self, num_components: int) -> Tensor:
         """Samples all sticks and returns log β and the log π below it, ``(..., 1 + R, K)``."""
-        sticks = pyro.sample("sticks", gem_sticks(torch.exp(self.log_gamma), num_components))
-        rows = pyro.sample("row_sticks", self.row_prior(sticks).to_event(2))
-        return torch.cat([log_stick_breaking(sticks).unsqueeze(-2), log_stick_breaking(rows)], -2)
+        sticks = sample_sticks("sticks", gem_sticks(torch.exp(self.log_gamma), num_components))
+        rows = sample_sticks("row_sticks", StickVector(self.row_prior(sticks), 2))
+        shape = torch.broadcast_shapes(sticks.shape[:-1], rows.shape[:-2])  # a value may be the same for all particles
+        parts = log_stick_breaking(sticks).unsqueeze(-2), log_stick_breaking(rows)
+        return torch.cat([part.expand(shape + part.shape[-2:]) for part in parts], -2)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from pyro_options.distributions.mixture import Mixture
 from pyro_options.errors import check
 
-from .gem import beside_plate, high_level_prior
+from .gem import high_level_prior
 
 
 class DPMixture(PyroModule):
@@ -51,7 +51,7 @@ class DPMixture(PyroModule):
         """
         components = self.components
         if log_weights is None:
-            log_weights = beside_plate(self.high_level(components.num_components))  # (K,)
+            log_weights = self.high_level(components.num_components)  # (K,)
         pyro.factor("components", -components.divergence().sum())
         size = len(rows) if population is None else population
         with pyro.plate("data", size, subsample=torch.arange(len(rows), device=rows.device)):

@@ -12,7 +12,7 @@ from pyro_options.options.path import OptionPath
 from pyro_options.options.policies import option_heads
 from pyro_options.options.tilted_path import TiltedPath
 
-from .gem import beside_plate, high_level_prior
+from .gem import high_level_prior
 
 
 class OptionHMM(PyroModule):
@@ -87,7 +87,7 @@ class OptionHMM(PyroModule):
         """Runs the generative process; with ``log_weights`` given, η is not sampled."""
         policy, mask = self.policy, episodes.mask  # once: each access of a PyroModule registers all its parameters
         if log_weights is None:
-            log_weights = beside_plate(self.high_level(policy.num_options))  # (K,)
+            log_weights = self.high_level(policy.num_options)  # (K,)
         actions, termination_logits = option_heads(policy, self.termination, episodes.states)
         index = torch.arange(len(episodes), device=episodes.states.device)
         with pyro.plate("episodes", episodes.population, subsample=index):

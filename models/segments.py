@@ -12,7 +12,7 @@ from pyro_options.segments.boundaries import PoissonBoundaries
 from pyro_options.segments.path import SegmentPath
 from pyro_options.segments.poisson_segments import PoissonSegments
 
-from .gem import beside_plate, high_level_prior
+from .gem import high_level_prior
 
 
 class CompILE(PyroModule):
@@ -75,7 +75,7 @@ class CompILE(PyroModule):
         """Runs the generative process; with ``log_weights`` given, η is not sampled."""
         policy, mask = self.policy, episodes.mask  # once: each access of a PyroModule registers all its parameters
         if log_weights is None:
-            log_weights = beside_plate(self.high_level(policy.num_options))  # (K,)
+            log_weights = self.high_level(policy.num_options)  # (K,)
         likelihood = policy(episodes.states, mask=mask)
         index = torch.arange(len(episodes), device=episodes.states.device)
         with pyro.plate("episodes", episodes.population, subsample=index):

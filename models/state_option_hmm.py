@@ -12,7 +12,6 @@ from pyro_options.options.policies import option_heads
 from pyro_options.options.state_path import StatePath
 from pyro_options.options.state_weights import StateWeights
 
-from .gem import beside_plate
 from .option_hmm import OptionHMM
 
 
@@ -62,7 +61,7 @@ class StateOptionHMM(OptionHMM):
         """Runs the generative process; with ``log_weights`` given, η is not sampled."""
         policy, mask = self.policy, episodes.mask
         if log_weights is None:
-            log_weights = beside_plate(self.high_level(policy.num_options))  # (K,)
+            log_weights = self.high_level(policy.num_options)  # (K,)
         tilt = torch.cat([self.tilt.weight.flatten(), self.tilt.bias.flatten()])
         pyro.factor("tilt", dist.Normal(torch.zeros_like(tilt), self.tilt_scale).log_prob(tilt).sum())
         actions, termination_logits = option_heads(policy, self.termination, episodes.states)

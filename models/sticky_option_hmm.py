@@ -60,8 +60,6 @@ class StickyOptionHMM(PyroModule):
         policy, mask = self.policy, episodes.mask
         if log_weights is None:
             log_weights = self.transitions(policy.num_options)
-            if log_weights.dim() > 2 and log_weights.shape[-3] > 1:  # as beside_plate does with one weight vector
-                log_weights = log_weights.unsqueeze(-3)
         actions, termination_logits = option_heads(policy, self.termination, episodes.states)
         index = torch.arange(len(episodes), device=episodes.states.device)
         with pyro.plate("episodes", episodes.population, subsample=index):

@@ -7,7 +7,7 @@ training.
 import math
 
 import torch
-from pyro.distributions import TorchDistribution
+from pyro.distributions import Independent, TorchDistribution
 from torch import Tensor
 from torch.distributions import constraints, register_kl
 from torch.distributions.utils import broadcast_all, lazy_property
@@ -131,6 +131,32 @@ class LogitBeta(_LogitStick):
         return c1 * logsigmoid(value) + c0 * logsigmoid(-value) - log_normalizer
 
 
+def _fits(shape: torch.Size, batch_shape: torch.Size) -> bool:
+    """Whether a shape can be expanded to a batch shape."""
+    return len(shape) <= len(batch_shape) and all(n in (1, m) for n, m in zip(shape[::-1], batch_shape[::-1]))
+
+
+class StickVector(Independent):
+    """The sticks of a weight vector, or of several, as one event, also of draws that lack the dimensions of plates.
+
+    ``Predictive(parallel=True)`` and ``WeighedPredictive(parallel=True)`` hand S draws of a guide without plates to the
+    model as ``(S, K)``, although the batch shape of the site is ``(S, 1)``. Broadcasting would pair every draw with
+    every particle, which no site can mean: these draws are scored as ``(S, 1, K)``.
+    """
+
+    def log_prob(self, value):
+        return super().log_prob(self.beside_plates(value))
+
+    def beside_plates(self, value: Tensor) -> Tensor:
+        """A value with the dimensions of the plates around this site, of size 1 if it lacks them."""
+        rows, event = value.shape[: value.dim() - self.event_dim], value.shape[value.dim() - self.event_dim :]
+        missing = len(self.batch_shape) - len(rows)
+        moved = rows[:1] + (1,) * missing + rows[1:]
+        if missing < 1 or _fits(rows, self.batch_shape) or not _fits(moved, self.batch_shape):
+            return value
+        return value.reshape(moved + event)
+
+
 def gem_sticks(alpha: Tensor, num_sticks: int, discount: Tensor | None = None) -> TorchDistribution:
     r"""The GEM(α) prior over the logits of its first S = ``num_sticks`` sticks, of event shape ``(S,)``.
 
@@ -143,10 +169,10 @@ def gem_sticks(alpha: Tensor, num_sticks: int, discount: Tensor | None = None) -
     alpha = alpha.unsqueeze(-1)
     shape = alpha.shape[:-1] + (num_sticks,)
     if discount is None:
-        return LogitBeta(torch.ones_like(alpha), alpha).expand(shape).to_event(1)
+        return StickVector(LogitBeta(torch.ones_like(alpha), alpha).expand(shape), 1)
     discount = discount.unsqueeze(-1)
     rank = torch.arange(1, num_sticks + 1, dtype=alpha.dtype, device=alpha.device)
-    return LogitBeta(1 - discount, alpha + rank * discount).expand(shape).to_event(1)
+    return StickVector(LogitBeta(1 - discount, alpha + rank * discount).expand(shape), 1)
 
 
 def log_stick_breaking(logits: Tensor, remainder: bool = False) -> Tensor:

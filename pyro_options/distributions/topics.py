@@ -22,7 +22,7 @@ class TopicWords(TorchDistribution):
     coordinate ascent; it is differentiable in β, α and φ. β may sum to less than one: the rest, which no word is drawn
     from, is the mass of topics not yet created.
 
-    :param log_weights: log β, ``(K,)``
+    :param log_weights: log β, ``(K,)``, or ``(..., 1, K)`` of several particles
     :param log_words: log φ, ``(K, V)``, which need not be normalized: :math:`E\log\phi` gives a bound as well
     :param concentration: α, a scalar tensor
     :param mask: words that are not padding ``(N, L)``
@@ -37,10 +37,11 @@ class TopicWords(TorchDistribution):
     def __init__(self, log_weights, log_words, concentration, mask: Tensor, num_updates: int = 20, validate_args=None):
         K = log_weights.shape[-1]
         given = tuple(log_weights.shape), tuple(log_words.shape)
-        check(log_weights.dim() == 1 and len(log_words) == K, "log_weights (K,) and log_words (K, V)", given)
+        check(len(log_words) == K, "log_weights (..., K) and log_words (K, V)", given)
         self.log_weights, self.log_words, self.concentration = log_weights, log_words, concentration
         self.step_mask, self.num_updates = mask, num_updates
-        super().__init__(mask.shape[:-1], mask.shape[-1:], validate_args=False)
+        batch_shape = torch.broadcast_shapes(log_weights.shape[:-1], mask.shape[:-1])
+        super().__init__(batch_shape, mask.shape[-1:], validate_args=False)
 
     def expand(self, batch_shape, _instance=None):
         mask = self.step_mask.expand(torch.Size(batch_shape) + self.step_mask.shape[-1:])
@@ -51,10 +52,10 @@ class TopicWords(TorchDistribution):
         return self.log_words.T[value.clamp(min=0)]
 
     def _prior(self, log_weights: Tensor) -> Tensor:
-        """Parameters of the Dirichlet over K topics and the rest, ``(K + 1,)``."""
+        """Parameters of the Dirichlet over K topics and the rest, ``(..., K + 1)``."""
         weights = torch.exp(log_weights)
-        rest = (1 - weights.sum()).clamp(min=1e-6)
-        return self.concentration * torch.cat([weights, rest.unsqueeze(0)]).clamp(min=_LEAST)
+        rest = (1 - weights.sum(-1, keepdim=True)).clamp(min=1e-6)
+        return self.concentration * torch.cat([weights, rest], -1).clamp(min=_LEAST)
 
     def _expected_log(self, posterior: Tensor) -> Tensor:
         """E log π of the K topics, ``(N, 1, K)``."""
@@ -65,7 +66,7 @@ class TopicWords(TorchDistribution):
     def _posterior(self, prior: Tensor, words: Tensor) -> Tensor:
         """Parameters of q(π) of each document, ``(N, K + 1)``, by coordinate ascent from even proportions."""
         mask = self.step_mask.unsqueeze(-1).to(words)
-        counts = (torch.softmax(torch.log(prior[:-1]).clamp(min=-50) + words, -1) * mask).sum(-2)
+        counts = (torch.softmax(torch.log(prior[..., None, :-1]).clamp(min=-50) + words, -1) * mask).sum(-2)
         for _ in range(self.num_updates):
             posterior = prior + torch.nn.functional.pad(counts, (0, 1))
             counts = (torch.softmax(self._expected_log(posterior) + words, -1) * mask).sum(-2)
@@ -101,9 +102,10 @@ class TopicWords(TorchDistribution):
     def sample(self, sample_shape=torch.Size()):
         """Documents of the same lengths, from the K topics with normalized weights; padding is -1."""
         with torch.no_grad():
-            shape = torch.Size(sample_shape) + self.step_mask.shape
             prior = self.concentration * torch.softmax(self.log_weights, -1)
-            shares = Dirichlet(prior, validate_args=False).sample(shape[:-1])  # (..., N, K)
+            prior = prior.expand(self.batch_shape + prior.shape[-1:])
+            shares = Dirichlet(prior, validate_args=False).sample(sample_shape)  # (..., N, K)
             words = shares @ torch.softmax(self.log_words, -1)  # (..., N, V)
-            drawn = torch.distributions.Categorical(probs=words, validate_args=False).sample(shape[-1:]).movedim(0, -1)
+            length = self.step_mask.shape[-1:]
+            drawn = torch.distributions.Categorical(probs=words, validate_args=False).sample(length).movedim(0, -1)
             return torch.where(self.step_mask, drawn, torch.full_like(drawn, -1))

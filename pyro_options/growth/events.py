@@ -36,6 +36,12 @@ class GrowthEvent:
         return self._count(True)
 
     @property
+    def born(self) -> tuple[int, ...]:
+        """Indices of the components born at this check."""
+        births = [move for move in self.moves if move.verdict.accepted and move.kind == "birth"]
+        return tuple(index for move in births for index in move.components)
+
+    @property
     def num_removed(self) -> int:
         """Components removed at this check."""
         return self._count(False)

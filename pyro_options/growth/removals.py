@@ -12,7 +12,7 @@ from pyro_options.errors import check
 from .events import Move
 from .growable import growables
 from .resizing import prune, reweight
-from .scene import ABSENT, RowLikelihood, Scene
+from .scene import ABSENT, Baseline, RowLikelihood, Scene
 from .snapshot import Snapshot
 from .verdict import Verdict
 
@@ -38,8 +38,8 @@ class _Judged:
 
     The weights are refitted by EM. A removal is accepted if both hold:
 
-    - held-out rows lose at most ``tolerance`` nats in all, compared with their highest log-likelihood at any check so
-      far: losses of several checks do not add up, unless training makes up for them;
+    - held-out rows lose at most ``tolerance`` nats in all, together with what earlier removals have cost them, unless
+      training has made up for it: losses of several checks do not add up;
     - the rows trained on lose at most ``tolerance`` nats more than the number of parameters of the component, which is
       the gain to be expected of a superfluous one (Akaike). This keeps a component that few rows use, none of which may
       be held out. Without held-out rows it is the only test.
@@ -83,7 +83,7 @@ class _Judges:
         self.enough = len(trained) >= 2 and (held_out is None or len(held_out) >= 2)
         self._size = scene.component_size() if self.enough else 0
         self._before: tuple[Tensor, ...] = ()
-        self._lost = 0.0  # nats of the held-out rows below their best
+        self._lost = 0.0  # nats that earlier removals have cost the held-out rows
 
     def likelihoods(self) -> "_Likelihoods":
         """Their log-likelihood functions, with the components as they are now."""
@@ -93,9 +93,20 @@ class _Judges:
     def start(self, likelihoods: "_Likelihoods", log_weights: Tensor) -> None:
         """Remembers the log-likelihoods before a removal."""
         self._before = tuple(rows(log_weights) for rows in likelihoods.parts)
-        baseline, held_out = self.scene.baseline, self.scene.held_out
-        if baseline is not None and held_out is not None and len(self.held_out) == len(held_out):
+        baseline = self._baseline()
+        if baseline is not None:
             self._lost = baseline.loss(float(self._before[0].double().sum()))
+
+    def _baseline(self) -> Baseline | None:
+        """What held-out rows are compared with; ``None`` if only some of them judge, and others at every check."""
+        held_out = self.scene.held_out
+        return None if held_out is None or len(self.held_out) < len(held_out) else self.scene.baseline
+
+    def record(self, moves: list[Move]) -> None:
+        """Remembers what the accepted ones have cost; the gain of the last is that of all of them together."""
+        accepted, baseline = [move for move in moves if move.verdict.accepted], self._baseline()
+        if accepted and baseline is not None:
+            baseline.record(accepted[-1].verdict.gain)
 
     def verdict(self, likelihoods: "_Likelihoods", log_weights: Tensor, removed: int) -> Verdict:
         """The verdict on the removal of ``removed`` components since :meth:`start`."""
@@ -151,6 +162,7 @@ class Prune(_Judged):
         if all_gone:
             reweight(scene.modules, weights)  # before the others are gone: their mass must not become unassigned
             prune(scene.modules, all_gone, optimizer)
+        judges.record(tried)
         return tried
 
 
@@ -188,6 +200,7 @@ class Merge(_Judged):
                 reweight(scene.modules, scene.kept(lighter, [gone]))
                 break
             undo.restore()
+        judges.record(tried)
         return tried
 
     def _join(self, scene: Scene, weights: Tensor, gone: int, heir: int) -> Tensor:
@@ -197,6 +210,10 @@ class Merge(_Judged):
             layer.blend(heir, gone, share)
         joined = weights.clone()
         joined[..., heir] = torch.logaddexp(weights[..., heir], weights[..., gone])
+        if scene.row_per_component:  # what follows either of them follows the heir
+            first = len(weights) - weights.shape[-1]
+            own, other = math.log(max(share, 1e-12)), math.log(max(1 - share, 1e-12))
+            joined[first + heir] = torch.logaddexp(own + joined[first + heir], other + joined[first + gone])
         fitted = scene.sample(scene.data, range(len(scene.data)), self.fit_rows)
         joined = _without(joined, gone)
         scene.fit([heir], fitted, joined, self.steps, self.learning_rate)

@@ -29,14 +29,28 @@ PSEUDO_DRAWS = 30.0
 
 @dataclass
 class Baseline:
-    """The highest log-likelihood of all held-out rows together at any check so far, in nats."""
+    """What removals have cost the held-out rows so far, in nats, as far as training has not made up for it.
 
-    best: float = -math.inf
+    Between two checks training may also lower their log-likelihood, when it fits the rows trained on too closely. That
+    is no reason to keep components: it does not count.
+    """
+
+    debt: float = 0.0  # losses by removals that training has not made up for
+    after: float = math.inf  # log-likelihood of all held-out rows together after the last check
 
     def loss(self, now: float) -> float:
-        """Nats by which a log-likelihood is below the best so far, which it replaces if it is higher."""
-        self.best = max(self.best, now)
-        return self.best - now
+        """The debt that is left.
+
+        :param now: the log-likelihood of all held-out rows together before the removals of a check
+        """
+        self.debt = max(0.0, self.debt - max(0.0, now - self.after))
+        self.after = now
+        return self.debt
+
+    def record(self, gain: float) -> None:
+        """Counts the gain, usually a loss, of the removals of a check."""
+        self.debt = max(0.0, self.debt - gain)
+        self.after += gain
 
 
 @dataclass(frozen=True)
@@ -53,7 +67,7 @@ class Scene:
     :param data: all the rows; has a length and can be indexed by a tensor of indices
     :param held_out: rows on which moves are evaluated; by default those of ``data`` that the move was not fitted to
     :param batch_size: rows to evaluate at a time
-    :param baseline: the highest log-likelihood of the held-out rows at any check so far, which removals are judged by
+    :param baseline: what earlier removals have cost the held-out rows, which counts against further ones
     :param workers: the processes that share the rows
     """
 

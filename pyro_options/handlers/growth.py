@@ -89,8 +89,10 @@ class GrowthMessenger(ObserveMessenger):
         """Whether a check is due at ``time``.
 
         :param births: ``False`` for a check that only removes, of which there are :data:`REMOVAL_CHECKS` in the time of
-            one that also adds: between them the others adapt to what was removed
+            one that also adds: between them the others adapt to what was removed. So it is near the end of a training
+            of known ``length``, when births have stopped
         """
+        births = births and (self.length is None or self.enough_time(self.length - time))
         wait = self._idle * self.every if births else max(1, self.every // REMOVAL_CHECKS)
         return time - self._last >= wait
 
@@ -101,13 +103,15 @@ class GrowthMessenger(ObserveMessenger):
     def state_dict(self) -> dict:
         """What a checkpoint must hold besides the modules, as plain numbers."""
         history = [event.to_dict() for event in self.history]
-        best = None if math.isinf(self._baseline.best) else self._baseline.best
-        return {"last": self._last, "idle": self._idle, "best": best, "history": history}
+        after = None if math.isinf(self._baseline.after) else self._baseline.after
+        balance = {"debt": self._baseline.debt, "after": after}
+        return {"last": self._last, "idle": self._idle, "history": history} | balance
 
     def load_state_dict(self, state: dict) -> None:
         """Restores the result of :meth:`state_dict`; restoring the modules is up to the caller."""
         self._last, self._idle = state["last"], state["idle"]
-        self._baseline = Baseline(-math.inf if state["best"] is None else state["best"])
+        after = math.inf if state.get("after") is None else state["after"]
+        self._baseline = Baseline(state.get("debt", 0.0), after)
         self.history = [GrowthEvent.from_dict(event) for event in state["history"]]
 
     def step(
@@ -139,8 +143,7 @@ class GrowthMessenger(ObserveMessenger):
         self.reset()
         moves = self._remove(scene, optimizer)
         removed = [move.components[0] for move in moves if move.verdict.accepted]
-        last = self.history[-1].num_born if self.history else 0
-        in_vain = 0 < last <= len(removed)  # as many removed as the previous check created: do not try again now
+        in_vain = self._born_in_vain(scene, removed)  # do not try the same again now
         early = self.length is None or self.enough_time(self.length - time)
         if births and early and not in_vain:
             moves += self._grow(scene.without(removed), optimizer)
@@ -161,6 +164,18 @@ class GrowthMessenger(ObserveMessenger):
             if any(move.verdict.accepted for move in moves):
                 break
         return moves
+
+    def _born_in_vain(self, scene: Scene, removed: Sequence[int]) -> bool:
+        """Whether no birth of the previous check has added a component.
+
+        A new component may be the one removed, or the one that takes over the rows of another that is removed, as of
+        two halves of a split either may go.
+        """
+        born = set(self.history[-1].born) if self.history else set()
+        if not born or not removed:
+            return False
+        heirs = scene.usage.replacement_cost()[list(removed)].min(-1).indices
+        return born <= {*removed, *heirs.tolist()}
 
     def _grow(self, scene: Scene, optimizer) -> list[Move]:
         before = self.num_components

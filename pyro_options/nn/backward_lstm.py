@@ -25,8 +25,12 @@ def reverse_episodes(steps: Tensor, mask: Tensor) -> Tensor:
 
 
 def linear_of_parts(parts: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Tensor:
-    """A linear layer on the concatenation of ``parts``, without materializing it if it is wide."""
-    if sum(part.shape[-1] for part in parts) <= _NARROW:
+    """A linear layer on the concatenation of ``parts``, without materializing it if it is wide.
+
+    The leading dimensions of the parts are broadcast: those of particles are not multiplied into the others.
+    """
+    same = all(part.shape[:-1] == parts[0].shape[:-1] for part in parts)
+    if same and sum(part.shape[-1] for part in parts) <= _NARROW:
         return nn.functional.linear(torch.cat(tuple(parts), -1), weight, bias)
     weights = weight.split([part.shape[-1] for part in parts], 1)
     result = nn.functional.linear(parts[0], weights[0], bias)

@@ -31,5 +31,5 @@ class EvidenceModel(Protocol):
     def evidence(self, episodes: Any, log_weights: Tensor) -> PathEvidence:
         """The factors of p(path, actions | weights) of these episodes.
 
-        :param log_weights: log η ``(K,)``
+        :param log_weights: log η ``(K,)``, or ``(..., 1, K)`` of several particles
         """

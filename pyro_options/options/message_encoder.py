@@ -54,11 +54,12 @@ class MessageEncoder(StepEncoder):
         return self.heads.num_components
 
     def forward(self, states: Tensor, actions: Tensor, mask: Tensor, evidence: PathEvidence) -> Tensor:
-        """The message ``(N, T, K)``.
+        """The message ``(..., N, T, K)``.
 
         :param states: ``(N, T, state_dim)``
         :param actions: encoded actions ``(N, T, action_dim)``
         :param mask: ``(N, T)``
+        :param evidence: of these episodes, ``(..., N, T, K)`` if particles are vectorized
         """
         emission, lstm = evidence.emission, self.lstm
         explained = emission - torch.logsumexp(evidence.step_log_weights + emission, -1, keepdim=True)
@@ -67,4 +68,4 @@ class MessageEncoder(StepEncoder):
         gates = linear_of_parts((*self.parts((states, actions)), *known), weight, lstm.bias_ih_l0 + lstm.bias_hh_l0)
         read = backward_recurrence(gates, lstm.weight_hh_l0, mask)
         message = self.heads(torch.relu(self.from_lstm(read))).squeeze(-1) * mask.unsqueeze(-1)
-        return pad(message[:, 1:], (0, 0, 0, 1))
+        return pad(message[..., 1:, :], (0, 0, 0, 1))

@@ -8,12 +8,14 @@ import torch
 from pyro.infer import SVI, TraceGraph_ELBO
 from support.episodes import make_episodes, two_kinds_of_episodes
 from support.growth_checks import AlwaysPropose, assert_identical, copied_tensors, observe, observe_and_step
-from support.option_models import make_guide, make_model
+from support.option_models import make_guide, make_model, single_action_options
 from torch.testing import assert_close
 
+from pyro_options.data import Trajectories
 from pyro_options.growth import (
     DataBirth,
     EvidenceRule,
+    Move,
     Never,
     Prune,
     RandomBirth,
@@ -21,6 +23,7 @@ from pyro_options.growth import (
     SplitBirth,
     Usage,
     UsageRule,
+    Verdict,
     grow,
     prune,
 )
@@ -215,3 +218,49 @@ def test_the_state_of_growth_can_be_saved_and_loaded():
     other.load_state_dict(state)
     assert len(other.history) == len(growth.history) >= 2 and other.state_dict() == growth.state_dict()
     assert [other.due(time) for time in range(60)] == [growth.due(time) for time in range(60)]
+
+
+class RemoveAt:
+    """Removes the components that are given for each check in turn, without a test."""
+
+    def __init__(self, *checks):
+        self.checks = list(checks)
+
+    def __call__(self, scene, optimizer=None):
+        gone = self.checks.pop(0)
+        if gone:
+            prune(scene.modules, gone, optimizer)
+        return [Move("prune", (index,), Verdict(True)) for index in gone]
+
+
+@pytest.mark.parametrize(
+    "removed, born_again",
+    [
+        ([], True),
+        ([3], False),  # the new one
+        ([0], False),  # its twin, whose rows it takes over
+        ([1], True),  # as many as were born, but another: the new one is of use
+        ([1, 3], False),
+    ],
+)
+def test_births_pause_if_those_of_the_last_check_came_to_nothing(removed, born_again):
+    torch.manual_seed(0)
+    model, guide = single_action_options(0, 1, 2)
+    actions = torch.tensor([[0] * 5] * 20 + [[1] * 5] * 10 + [[2] * 5] * 10)
+    data = Trajectories(torch.randn(40, 5, 3), actions, num_actions=4)
+    removal = RemoveAt([], removed)
+    growth = GrowthMessenger([model, guide], AlwaysPropose(), SplitBirth(noise=0.01), [removal], site="actions")
+    assert observe_and_step(growth, model, guide, data, None).born == (3,)
+    assert observe_and_step(growth, model, guide, data, None).num_born == born_again
+
+
+def test_near_the_end_of_a_training_of_known_length_checks_only_remove_and_are_more_frequent():
+    """In a loop that says nothing about births, as in the library's own."""
+    model, guide = model_and_guide("exact")
+    how = {"every": 20, "settle": 2, "length": 100, "site": "actions"}
+    growth = GrowthMessenger([model, guide], AlwaysPropose(), RandomBirth(), **how)
+    times, episodes = [], make_episodes()
+    for time in range(1, 101):
+        if growth.due(time):
+            times.append((time, observe_and_step(growth, model, guide, episodes, None, time).num_born))
+    assert times == [(20, 1), (40, 1), (60, 1), *((time, 0) for time in range(65, 101, 5))]

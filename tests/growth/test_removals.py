@@ -234,17 +234,21 @@ def test_a_component_that_no_held_out_row_uses_is_kept_if_rows_trained_on_need_i
 
 def test_losses_of_several_checks_do_not_add_up():
     """What earlier removals cost the held-out rows, and training did not make up for, counts."""
-    torch.manual_seed(0)
-    model, guide = single_action_options(0, 1, 2)
-    given = make_scene(model, guide, two_kinds_of_episodes(), held_out=two_kinds_of_episodes())
+
+    def pruned(baseline):
+        torch.manual_seed(0)
+        model, guide = single_action_options(0, 1, 2)  # the third has no data
+        given = make_scene(model, guide, two_kinds_of_episodes(), held_out=two_kinds_of_episodes())
+        return [move.verdict for move in Prune()(replace(given, baseline=baseline)) if move.verdict.accepted]
+
     baseline = Baseline()
-    moves = Prune()(replace(given, baseline=baseline))
-    assert math.isfinite(baseline.best)
-    assert any(move.verdict.accepted for move in moves)  # the third has no data
-    model, guide = single_action_options(0, 1, 2)
-    given = make_scene(model, guide, two_kinds_of_episodes(), held_out=two_kinds_of_episodes())
-    spent = Prune()(replace(given, baseline=Baseline(baseline.best + 10)))
-    assert not any(move.verdict.accepted for move in spent)
+    accepted = pruned(baseline)
+    now = baseline.after - accepted[-1].gain
+    assert accepted and math.isfinite(now) and baseline.debt == max(0.0, -accepted[-1].gain)
+    assert not pruned(Baseline(debt=10, after=now))
+    assert pruned(Baseline(debt=10, after=now - 10))  # training has gained 10 nats since
+    assert not pruned(Baseline(debt=10, after=now + 50))
+    assert pruned(Baseline(debt=0, after=now + 50))  # training, not a removal, has cost 50 nats: too many components?
 
 
 def test_the_size_of_a_component_counts_what_the_likelihood_depends_on():

@@ -171,11 +171,3 @@ def test_it_solves_the_message_task(kind):
     guide = kind(structured_guide(model).weights, MessageEncoder(2 + 3, 3), model.evidence)
     Trainer(model, guide, data, TrainConfig(epochs=60, batch_size=32, learning_rate=0.02, progress=False)).run()
     assert message_success(final_action_probabilities(model.policy))[0]
-
-
-def test_vectorized_particles_are_refused():
-    model = make_model()
-    guide = structured_guide(model, Structured)
-    elbo = Trace_ELBO(num_particles=2, vectorize_particles=True, max_plate_nesting=1)
-    with pyro.get_param_store().scope(), pytest.raises(InputError, match="one particle at a time"):
-        elbo.loss(adapt(model, guide), guide, DATA)

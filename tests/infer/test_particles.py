@@ -4,13 +4,16 @@ import math
 
 import pytest
 import torch
+from pyro import distributions as dist
 from pyro import poutine
-from pyro.infer import Importance, Predictive, Trace_ELBO, TraceGraph_ELBO
+from pyro.infer import Importance, Predictive, Trace_ELBO, TraceGraph_ELBO, WeighedPredictive
 from pyro.infer.importance import vectorized_importance_weights
 from pyro.nn import PyroModule
 from support.episodes import make_episodes
+from torch import nn
 from torch.testing import assert_close
 
+from pyro_options.growth import Growable
 from pyro_options.guides import (
     Exact,
     GammaConcentration,
@@ -21,13 +24,27 @@ from pyro_options.guides import (
     RelaxedSegments,
     ScoreFunction,
     StraightThrough,
+    Structured,
+    StructuredMarginal,
     weights_guide,
 )
-from pyro_options.handlers import collapse, entropy_bonus
+from pyro_options.handlers import adapt, collapse, entropy_bonus
 from pyro_options.kernels.registry import KERNELS
-from pyro_options.mixtures import GaussianComponents
-from pyro_options.models import GEM, HDP, CompILE, DPMixture, OptionHMM, StateOptionHMM, StickyOptionHMM
-from pyro_options.options import CategoricalPolicy, PathEncoder, Termination
+from pyro_options.mixtures import CountComponents, GaussianComponents
+from pyro_options.models import (
+    GEM,
+    HDP,
+    CompILE,
+    DPMixture,
+    DPRegressions,
+    HDPTopics,
+    InfiniteHMM,
+    LinearExperts,
+    OptionHMM,
+    StateOptionHMM,
+    StickyOptionHMM,
+)
+from pyro_options.options import CategoricalPolicy, MessageEncoder, PathEncoder, Termination
 from pyro_options.segments import SegmentEncoder
 
 D, K, A = 3, 2, 4
@@ -44,6 +61,14 @@ def segments(prior="gem"):
 
 def amortized(kind, weights=None):
     return kind(weights or weights_guide("gem", K), PathEncoder(D + A, K, lstm_size=4, hidden=(5,)))
+
+
+def structured(kind, weights=None, model=None):
+    """A model and a guide on its evidence, whose message is not zero."""
+    model = options() if model is None else model
+    guide = kind(weights or weights_guide("gem", K), MessageEncoder(D + A, K, 4, 5), model.evidence, lookahead=1)
+    torch.nn.init.normal_(guide.encoder.heads.weight)
+    return model, guide
 
 
 def relaxed_segments(prior="gem"):
@@ -64,6 +89,22 @@ def sticky():
 
 
 ROWS = torch.randn(4, 2, generator=torch.Generator().manual_seed(0))
+SEQUENCES = torch.randn(4, 5, generator=torch.Generator().manual_seed(1))
+DOCUMENTS = torch.randint(A, (4, 6), generator=torch.Generator().manual_seed(2))
+
+
+class States(Growable, nn.Module):
+    """A Gaussian for each state of a hidden Markov model."""
+
+    component_axes = {"loc": 0}
+
+    def __init__(self):
+        super().__init__()
+        self.loc = nn.Parameter(torch.randn(K))
+
+    def forward(self):
+        return dist.Normal(self.loc, 1.0)
+
 
 # name -> model and guide; latents that the guide does not sample are summed out
 PAIRS = {
@@ -82,8 +123,17 @@ PAIRS = {
     "segments, no sticks": lambda: (segments("uniform"), relaxed_segments("uniform")),
     "segments, exact": lambda: (segments(), exact()),
     "sticky": lambda: (sticky(), Exact(GrowableHDP(K))),
+    "structured": lambda: structured(Structured),
+    "structured, marginal": lambda: structured(StructuredMarginal),
+    "structured, state": lambda: structured(Structured, model=options(kind=StateOptionHMM)),
+    "structured, termination cost": lambda: structured(StructuredMarginal, model=options(termination_cost=0.5)),
+    "structured, no sticks": lambda: structured(Structured, weights_guide("uniform", K), options("uniform")),
     "mixture": lambda: (DPMixture(GaussianComponents(ROWS, K)), MixtureWeights(GrowableGEM(K))),
+    "regressions": lambda: (DPRegressions(LinearExperts(1, K)), MixtureWeights(GrowableGEM(K))),
+    "hidden Markov": lambda: (InfiniteHMM(States(), HDP(stickiness=1.0)), MixtureWeights(GrowableHDP(K))),
+    "topics": lambda: (HDPTopics(CountComponents(A, K)), MixtureWeights(GrowableGEM(K))),
 }
+DATA = {"mixture": ROWS, "regressions": ROWS, "hidden Markov": SEQUENCES, "topics": DOCUMENTS}
 names = pytest.mark.parametrize("name", PAIRS)
 
 
@@ -95,9 +145,9 @@ def make(name):
     with torch.no_grad():
         for parameter in guide.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    fn = collapse(model) if isinstance(guide, Exact) else model
+    fn = collapse(model) if isinstance(guide, Exact) else adapt(model, guide)
     fn = entropy_bonus(fn, 1.0, "actions") if name == "entropy" else fn
-    return fn, guide, ROWS if name == "mixture" else make_episodes(4, num_steps=4), parameters
+    return fn, guide, DATA.get(name, make_episodes(4, num_steps=4)), parameters
 
 
 def estimates(elbo, model, guide, data, parameters, repeats=20):
@@ -152,10 +202,11 @@ def test_every_particle_has_the_density_that_it_has_alone(name, road, monkeypatc
                 if not poutine.util.site_is_subsample(node):
                     in_plate = len(node["cond_indep_stack"]) > 1
                     values[site] = node["value"][s] if in_plate else node["value"][s].squeeze(0)
-            alone = [
-                poutine.trace(poutine.condition(fn, values)).get_trace(data).log_prob_sum() for fn in (model, guide)
-            ]
-            assert_close(found[s], alone[0] - alone[1], rtol=1e-4, atol=1e-4)
+            of_guide = poutine.trace(poutine.condition(guide, values)).get_trace(data)
+            for site in values:
+                of_guide.nodes[site]["is_observed"] = False  # else it could not be replayed
+            of_model = poutine.trace(poutine.replay(model, of_guide)).get_trace(data)
+            assert_close(found[s], of_model.log_prob_sum() - of_guide.log_prob_sum(), rtol=1e-4, atol=1e-4)
 
 
 class KnownWeights(PyroModule):
@@ -227,13 +278,33 @@ def test_importance_sampling_of_sticks_and_paths_agrees_with_sticks_alone():
 @pytest.mark.parametrize("parallel", [True, False])
 def test_predictive_with_a_guide(name, parallel):
     model, guide, data, _ = make(name)
+    if name.startswith("structured"):
+        model = guide.evidence.__self__  # averages over steps are for training
     given = data.without_actions() if isinstance(guide, Exact) else data  # an encoder reads the actions
     drawn = Predictive(model, guide=guide, num_samples=4, parallel=parallel)(given)
     sticks = K - (name == "point")
-    shapes = {"path": (4, 4, K + 1), "skills": (4, 3, K), "actions": (4, 4), "rows": (4, 2), "sticks": (1, sticks)}
-    assert {"actions", "rows"} & drawn.keys()
+    shapes = {"path": (4, 4, K + 1), "skills": (4, 3, K), "actions": (4, 4), "sticks": (1, sticks)}
+    shapes |= {"row_sticks": (1, K, K), "rows": (4, 2), "y": (4,), "sequences": (4, 5), "words": (4, 6)}
+    assert {"actions", "rows", "y", "sequences", "words"} & drawn.keys()
     for site in shapes.keys() & drawn.keys():
         assert drawn[site].shape == (4, *shapes[site])
+
+
+@pytest.mark.parametrize("name", [name for name in PAIRS if not name.startswith("structured")])
+@pytest.mark.parametrize("parallel", [True, False])
+def test_weighed_predictive_gives_every_draw_the_density_that_it_has_alone(name, parallel):
+    """Also with guides without plates, whose vectors Pyro hands over without the dimension of the model's plate."""
+    model, guide, data, _ = make(name)
+    with torch.no_grad():
+        found = WeighedPredictive(model, guide=guide, num_samples=4, parallel=parallel)(data)
+        for s in range(4):
+            alone = []
+            for fn in (model, guide):
+                nodes = poutine.trace(fn).get_trace(data).nodes
+                latent = [site for site in nodes if site in found.samples and not nodes[site]["is_observed"]]
+                known = {site: found.samples[site][s].reshape(nodes[site]["value"].shape) for site in latent}
+                alone.append(poutine.trace(poutine.condition(fn, known)).get_trace(data).log_prob_sum())
+            assert_close(found.log_weights[s], alone[0] - alone[1], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("parallel", [True, False])
