@@ -80,6 +80,8 @@ def workloads() -> dict[str, tuple[Callable[[], object], tuple[str, ...]]]:
         "relaxed, small": (step_of("options", small, 5), relaxed),
         "structured, Atari, 4 actions": (step_of("options-structured", atari, 7), structured),
         "structured, small": (step_of("options-structured", small, 5), structured),
+        "sticky, Atari, 4 actions": (step_of("options-sticky", atari, 7), ("chain_marginal",)),
+        "sticky, small": (step_of("options-sticky", small, 5), ("chain_marginal",)),
         "CompILE, Atari, 4 actions": (step_of("compile", short, 8), ("lstm",)),
         "segmentation by CompILE, Atari": (segmentation_of(short, 8), ("segment_marginal",)),
     }

@@ -8,16 +8,8 @@ from torch import Tensor
 
 from pyro_options.errors import check
 
-from .markov import (
-    ALWAYS,
-    NEVER,
-    chain_backward,
-    chain_best_path,
-    chain_forward,
-    chain_log_marginal,
-    chain_posterior,
-    chain_sample_path,
-)
+from .chain_marginal import chain_log_marginal, chain_states
+from .markov import ALWAYS, NEVER, chain_best_path, chain_sample_path
 
 
 class HiddenMarkov(TorchDistribution):
@@ -70,10 +62,7 @@ class HiddenMarkov(TorchDistribution):
 
     def responsibilities(self, value: Tensor) -> Tensor:
         """``(..., T, K)`` p(h_t = k | x); zero in padded steps."""
-        inputs = self._inputs(value)
-        alpha, beta = chain_forward(*inputs).state, chain_backward(*inputs[1:]).state
-        stays, starts, _, _ = chain_posterior(*inputs, alpha, beta)
-        return (stays + starts).movedim(0, -2) * self.step_mask.unsqueeze(-1)
+        return chain_states(*self._inputs(value))[0] * self.step_mask.unsqueeze(-1)
 
     def weighed(self, value: Tensor):
         """The log-probability of ``value`` as a function of the log weights; everything else is computed once, here."""

@@ -19,8 +19,6 @@ from torch import Tensor
 from torch.distributions import Categorical
 from torch.nn.functional import logsigmoid
 
-from pyro_options.kernels.registry import TrackedFunction
-
 ALWAYS, NEVER = 1e4, -1e4  # logits whose probabilities are exactly one and zero
 _CEILING = 80.0  # exp(80) is still finite in float32
 
@@ -104,39 +102,6 @@ def chain_posterior(
     stays, starts, stops = (torch.cat([head, tail]) for head, tail in zip((none, first, none), later))
     moves = torch.einsum("t...j,t...k->...jk", left, right) * rows
     return ChainPosterior(stays, starts, stops, moves)
-
-
-class _LogMarginal(TrackedFunction):
-    """The log-likelihood of each sequence, whose gradient is the posterior over paths (Fisher's identity)."""
-
-    @staticmethod
-    def forward(ctx, log_first, log_rows, leave_logits, emission):
-        messages = chain_forward(log_first, log_rows, leave_logits, emission)
-        ctx.save_for_backward(log_first, log_rows, leave_logits, emission, messages.state)
-        return messages.log_normalizer.sum(0)
-
-    @staticmethod
-    def backward(ctx, grad):
-        if torch.is_grad_enabled():
-            raise RuntimeError("chain_log_marginal cannot be differentiated twice. Use chain_forward instead.")
-        log_first, log_rows, leave_logits, emission, alpha = ctx.saved_tensors
-        beta = chain_backward(log_rows, leave_logits, emission).state
-        stays, starts, stops, moves = chain_posterior(log_first, log_rows, leave_logits, emission, alpha, beta)
-        psi = torch.sigmoid(leave_logits)
-        leave_grad = torch.zeros_like(stops)
-        leave_grad[1:] = stops[1:] * (1 - psi[1:]) - stays[1:] * psi[1:]
-        grad = grad.unsqueeze(-1)
-        return (
-            (starts[0] * grad).sum_to_size(log_first.shape),
-            (moves * grad.unsqueeze(-1)).sum_to_size(log_rows.shape),
-            leave_grad * grad,
-            (stays + starts) * grad,
-        )
-
-
-def chain_log_marginal(log_first: Tensor, log_rows: Tensor, leave_logits: Tensor, emission: Tensor) -> Tensor:
-    """The log-likelihood of each sequence ``(...)``, with the path summed out; differentiable once."""
-    return _LogMarginal.apply(log_first, log_rows, leave_logits, emission)
 
 
 def chain_best_path(

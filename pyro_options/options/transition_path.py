@@ -4,15 +4,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, pad
 
+from pyro_options.distributions.chain_marginal import chain_log_marginal, chain_states
 from pyro_options.distributions.log_space import log_mix, safe_log
-from pyro_options.distributions.markov import (
-    chain_backward,
-    chain_best_path,
-    chain_forward,
-    chain_log_marginal,
-    chain_posterior,
-    chain_sample_path,
-)
+from pyro_options.distributions.markov import chain_best_path, chain_sample_path
 from pyro_options.distributions.sticks import with_unassigned
 from pyro_options.errors import check
 
@@ -65,13 +59,10 @@ class TransitionPath(OptionPath):
         return chain_log_marginal(*self._chain(emission))
 
     def posterior(self, emission: Tensor) -> PathPosterior:
-        inputs = self._chain(emission)
-        forward, beta = chain_forward(*inputs), chain_backward(*inputs[1:]).state
-        stays, starts, _, _ = chain_posterior(*inputs, forward.state, beta)
-        stays, starts = stays.movedim(0, -2), starts.movedim(0, -2)
+        options, starts, log_marginal = chain_states(*self._chain(emission))
         if self.step_mask is not None:
-            stays, starts = stays * self.step_mask.unsqueeze(-1), starts * self.step_mask.unsqueeze(-1)
-        return PathPosterior(stays + starts, starts, forward.log_normalizer.sum(0))
+            options, starts = options * self.step_mask.unsqueeze(-1), starts * self.step_mask.unsqueeze(-1)
+        return PathPosterior(options, starts, log_marginal)
 
     def viterbi(self, emission: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
