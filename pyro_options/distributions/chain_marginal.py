@@ -1,7 +1,7 @@
 """The likelihood of sequences from a Markov chain, whose gradient is the posterior over states (Fisher's identity).
 
 Two implementations that agree up to rounding: torch, for any device, and the kernel
-:mod:`~pyro_options.kernels.chain_marginal`. Arguments and shapes are those of :mod:`~pyro_options.distributions.markov`.
+:mod:`~pyro_options.kernels.chain_marginal`. For arguments and shapes see :mod:`~pyro_options.distributions.markov`.
 """
 
 from collections.abc import Sequence

@@ -53,7 +53,7 @@ def _probabilities(logits, emission, likelihood, leave, stay, scratch):
 
 @numba.njit(**SUMS)
 def _forward(first, rows, likelihood, leave, stay, alpha, arrived):
-    """Filtered ``alpha``, and ``arrived``, the mass that transitions bring. Returns log p and the faintest prediction."""
+    """Filtered ``alpha``, and ``arrived``, the mass of transitions. Returns log p and the smallest prediction."""
     T, K = likelihood.shape
     total, product, faintest = 0.0, 1.0, 1.0
     for t in range(T):

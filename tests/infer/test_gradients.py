@@ -15,9 +15,21 @@ from support.episodes import make_episodes
 from torch import nn
 from torch.testing import assert_close
 
+from pyro_options.growth import Growable
 from pyro_options.handlers import collapse
 from pyro_options.kernels.registry import KERNELS
-from pyro_options.models import CompILE, OptionHMM, StateOptionHMM
+from pyro_options.mixtures import CountComponents, GaussianComponents
+from pyro_options.models import (
+    CompILE,
+    DPMixture,
+    DPRegressions,
+    HDPTopics,
+    InfiniteHMM,
+    LinearExperts,
+    OptionHMM,
+    StateOptionHMM,
+    StickyOptionHMM,
+)
 from pyro_options.options import CategoricalPolicy, Termination
 
 K = 3
@@ -36,6 +48,29 @@ class CoinPrior(PyroModule):
         return log_weights[0] * (1 - z) + log_weights[1] * z
 
 
+class CoinTransitions(CoinPrior):
+    """The same of a matrix of transitions below the weights of the first component."""
+
+    num_rows = None
+
+    def __init__(self):
+        super().__init__()
+        self.log_weights = nn.Parameter(torch.randn(2, 1 + K, K, dtype=torch.float64))
+
+
+class States(Growable, nn.Module):
+    """A Gaussian for each state of a hidden Markov model."""
+
+    component_axes = {"loc": 0}
+
+    def __init__(self):
+        super().__init__()
+        self.loc = nn.Parameter(torch.randn(K))
+
+    def forward(self):
+        return dist.Normal(self.loc, 1.0)
+
+
 class CoinGuide(PyroModule):
     def __init__(self):
         super().__init__()
@@ -45,10 +80,29 @@ class CoinGuide(PyroModule):
         pyro.sample("z", dist.Bernoulli(logits=self.logit))
 
 
+def topics():
+    model = HDPTopics(CountComponents(5, K))
+    model.high_level = CoinPrior()
+    return model
+
+
+# name -> model of other data than episodes, and these
+OTHERS = {
+    "hidden Markov": (lambda: InfiniteHMM(States(), CoinTransitions()), torch.randn(4, 6).double()),
+    "mixture": (lambda: DPMixture(GaussianComponents(torch.randn(6, 2), K), CoinPrior()), torch.randn(6, 2).double()),
+    "regressions": (lambda: DPRegressions(LinearExperts(1, K), CoinPrior()), torch.randn(6, 2).double()),
+    "topics": (topics, torch.randint(5, (4, 6))),
+}
+
+
 def make_model(name, data):
+    if name in OTHERS:
+        return OTHERS[name][0]()
     policy, D = CategoricalPolicy(data.state_dim, K, data.num_actions), data.state_dim
     if name == "segments":
         return CompILE(policy, 3, 2.0, CoinPrior())
+    if name == "sticky-options":
+        return StickyOptionHMM(policy, Termination(D, K), CoinTransitions())
     kind = {"options": OptionHMM, "state-options": StateOptionHMM}[name]
     extra = (D,) if name == "state-options" else ()
     return kind(policy, Termination(D, K), *extra, prior=CoinPrior())
@@ -90,13 +144,13 @@ def expected_estimate(elbo, model, guide, data):
 
 @pytest.mark.parametrize("road", ["compiled", "torch"])
 @pytest.mark.parametrize("elbo", [Trace_ELBO, TraceGraph_ELBO])
-@pytest.mark.parametrize("name", ["options", "state-options", "segments"])
+@pytest.mark.parametrize("name", ["options", "state-options", "sticky-options", "segments", *OTHERS])
 def test_the_expected_gradient_is_that_of_the_elbo(name, elbo, road, monkeypatch):
     if road == "torch":
         for kernel in KERNELS.values():
             monkeypatch.setitem(kernel.__dict__, "module", None)
     torch.manual_seed(0)
-    data = make_episodes(4).to(dtype=torch.float64)
+    data = OTHERS[name][1] if name in OTHERS else make_episodes(4).to(dtype=torch.float64)
     model, guide = make_model(name, data).double(), CoinGuide()
     expected = elbo_gradients(model, guide, data)
     found = expected_estimate(elbo(), model, guide, data)
