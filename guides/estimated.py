@@ -57,16 +57,15 @@ class _Estimated(_Amortized):
         self.num_paths = num_paths
 
     def draw(self, path, episodes: Trajectories, log_weights: Tensor) -> Tensor:
-        """J paths of every episode, ``(J, N, T, K + 1)``."""
+        """J paths of every episode, ``(J, ..., N, T, K + 1)``."""
         return path.sample()
 
     def forward(self, episodes):
         log_weights = self.weights()
-        fix = "Pass vectorize_particles=False."
-        check(log_weights.dim() == 1, "one particle at a time", f"weights {tuple(log_weights.shape)}", fix)
         encoder = self.encoder  # once: each access of a PyroModule registers all its parameters
         context = encoder.context((episodes.states, episodes.encoded_actions()), episodes.mask, log_weights)
-        several = self.path(encoder, context, episodes.mask).expand([self.num_paths, len(episodes)])
+        path = self.path(encoder, context, episodes.mask)
+        several = path.expand([self.num_paths, *path.batch_shape])
         with torch.no_grad():
             paths = self.draw(several, episodes, log_weights)
         found = PathEstimate(paths, several.log_prob(paths), self.estimator)

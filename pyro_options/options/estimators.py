@@ -1,6 +1,6 @@
 r"""Estimates of log p(a) and of its gradient from several discrete paths, whose gradient is not that of their value.
 
-All take :math:`\log p(\zeta_j, a)` and :math:`\log q(\zeta_j)` of J paths, ``(J, N)``, and return a value ``(N,)``.
+All take :math:`\log p(\zeta_j, a)` and :math:`\log q(\zeta_j)` of J paths, ``(J, ...)``, and return a value ``(...)``.
 With :math:`\log w_j = \log p(\zeta_j, a) - \log q(\zeta_j)` and :math:`\zeta_j\sim q`:
 
 - :func:`leave_one_out`: value :math:`\tfrac1J\sum_j\log w_j`, the ELBO; its gradient by the score function, where the
@@ -52,8 +52,8 @@ def importance_weighted(log_p: Tensor, log_q: Tensor) -> Tensor:
     fixed = log_w.detach()
     bound = torch.logsumexp(fixed, 0) - math.log(J)
     others = (fixed.sum(0) - fixed) / (J - 1)  # log of the geometric mean of the other weights, in place of each
-    own = torch.eye(J, dtype=torch.bool, device=fixed.device)[..., None]
-    without = torch.logsumexp(torch.where(own, others, fixed), 1) - math.log(J)  # (J, N)
+    own = torch.eye(J, dtype=torch.bool, device=fixed.device).reshape(J, J, *(1 for _ in fixed.shape[1:]))
+    without = torch.logsumexp(torch.where(own, others, fixed), 1) - math.log(J)  # (J, ...)
     surrogate = torch.softmax(fixed, 0) * log_w + (bound - without) * log_q
     return with_gradient(bound, surrogate.sum(0))
 
@@ -64,7 +64,7 @@ def forward_kl(log_p: Tensor, log_q: Tensor) -> Tensor:
 
 
 def posterior_paths(evidence: PathEvidence, count: int) -> Tensor:
-    """Discrete paths from the exact posterior, ``(count, N, T, K + 1)``."""
+    """Discrete paths from the exact posterior, ``(count, ..., T, K + 1)``."""
     several = evidence.map(lambda part: part.expand(count, *part.shape))
     log_weights, *steps = several
     if log_weights.dim() == several.emission.dim():  # they depend on the state
@@ -89,8 +89,8 @@ def joint_log_prob(evidence: PathEvidence, paths: Tensor) -> Tensor:
 class PathEstimate:
     """Paths of a guide and what to make of them: a :class:`~pyro_options.growth.MarginalEstimate`."""
 
-    paths: Tensor  # (J, N, T, K + 1)
-    log_q: Tensor  # (J, N)
+    paths: Tensor  # (J, ..., N, T, K + 1)
+    log_q: Tensor  # (J, ..., N)
     estimator: Estimator
 
     def absorb(self, prior: OptionPath, likelihood) -> "EstimatedActions":
@@ -114,4 +114,7 @@ class EstimatedActions(MarginalActions):
 
     def log_prob(self, value):
         evidence = self.path.evidence(self.component_log_prob(value))
-        return self.estimate.estimator(joint_log_prob(evidence, self.estimate.paths), self.estimate.log_q)
+        paths, log_q = self.estimate.paths, self.estimate.log_q
+        for _ in range(len(self.batch_shape) + 1 - log_q.dim()):  # the same paths in all particles
+            paths, log_q = paths.unsqueeze(1), log_q.unsqueeze(1)
+        return self.estimate.estimator(joint_log_prob(evidence, paths), log_q)

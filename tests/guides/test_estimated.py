@@ -125,14 +125,6 @@ def test_it_is_swapped_by_name(name):
     assert skills.metadata["method"]["guide"] == name and skills.num_options >= 1
 
 
-def test_several_particles_at_a_time_are_refused():
-    model, guide = pair(LeaveOneOut)
-    with pytest.raises(InputError, match="one particle at a time"), pyro.get_param_store().scope():
-        Trace_ELBO(num_particles=2, vectorize_particles=True, max_plate_nesting=1).loss(
-            adapt(model, guide), guide, DATA
-        )
-
-
 def test_a_model_without_its_guide_is_refused():
     model, _ = pair(LeaveOneOut)
     with pytest.raises(InputError, match="an estimate for site 'path'"):

@@ -19,13 +19,18 @@ from pyro_options.guides import (
     GammaConcentration,
     GrowableGEM,
     GrowableHDP,
+    GumbelRao,
+    ImportanceWeighted,
+    LeaveOneOut,
     MixtureWeights,
     Relaxed,
     RelaxedSegments,
     ScoreFunction,
+    StickTheLanding,
     StraightThrough,
     Structured,
     StructuredMarginal,
+    WakeSleep,
     weights_guide,
 )
 from pyro_options.handlers import adapt, collapse, entropy_bonus
@@ -71,6 +76,11 @@ def structured(kind, weights=None, model=None):
     return model, guide
 
 
+def wake_sleep():
+    model = options()
+    return model, WakeSleep(weights_guide("gem", K), PathEncoder(D + A, K, lstm_size=4, hidden=(5,)), model.evidence)
+
+
 def relaxed_segments(prior="gem"):
     return RelaxedSegments(weights_guide(prior, K), SegmentEncoder(D + A, K, lstm_size=4, hidden=(5,)), 3)
 
@@ -114,6 +124,12 @@ PAIRS = {
     "entropy": lambda: (options(), exact()),
     "relaxed": lambda: (options(), amortized(Relaxed)),
     "straight-through": lambda: (options(), amortized(StraightThrough)),
+    "Gumbel-Rao": lambda: (options(), amortized(GumbelRao)),
+    "sticking": lambda: (options(), amortized(StickTheLanding)),
+    "estimate, leave one out": lambda: (options(), amortized(LeaveOneOut)),
+    "estimate, importance": lambda: (options(), amortized(ImportanceWeighted)),
+    "estimate, state": lambda: (options(kind=StateOptionHMM), amortized(ImportanceWeighted)),
+    "estimate, wake-sleep": wake_sleep,
     "score": lambda: (options(), amortized(ScoreFunction)),
     "score, no sticks": lambda: (options("uniform"), amortized(ScoreFunction, weights_guide("uniform", K))),
     "state": lambda: (options(kind=StateOptionHMM), exact()),
@@ -135,6 +151,8 @@ PAIRS = {
 }
 DATA = {"mixture": ROWS, "regressions": ROWS, "hidden Markov": SEQUENCES, "topics": DOCUMENTS}
 names = pytest.mark.parametrize("name", PAIRS)
+#: those whose density depends on the values of their sites alone, not on further draws
+scored = pytest.mark.parametrize("name", [name for name in PAIRS if not name.startswith("estimate")])
 
 
 def make(name):
@@ -184,7 +202,7 @@ def test_vectorized_particles_give_the_same_elbo_and_gradients(name, elbo):
     assert together[0].std() < 0.6 * one_by_one[0].std() + 1e-4
 
 
-@names
+@scored
 @pytest.mark.parametrize("road", ["compiled", "torch"])
 def test_every_particle_has_the_density_that_it_has_alone(name, road, monkeypatch):
     """To rounding: a particle's values, replayed in a model without a particle dimension."""
@@ -278,8 +296,9 @@ def test_importance_sampling_of_sticks_and_paths_agrees_with_sticks_alone():
 @pytest.mark.parametrize("parallel", [True, False])
 def test_predictive_with_a_guide(name, parallel):
     model, guide, data, _ = make(name)
-    if name.startswith("structured"):
-        model = guide.evidence.__self__  # averages over steps are for training
+    if name.startswith(("structured", "estimate")):
+        torch.manual_seed(1)
+        model, guide = PAIRS[name]()  # averages and estimates are for training
     given = data.without_actions() if isinstance(guide, Exact) else data  # an encoder reads the actions
     drawn = Predictive(model, guide=guide, num_samples=4, parallel=parallel)(given)
     sticks = K - (name == "point")
@@ -290,7 +309,7 @@ def test_predictive_with_a_guide(name, parallel):
         assert drawn[site].shape == (4, *shapes[site])
 
 
-@pytest.mark.parametrize("name", [name for name in PAIRS if not name.startswith("structured")])
+@pytest.mark.parametrize("name", [name for name in PAIRS if not name.startswith(("structured", "estimate"))])
 @pytest.mark.parametrize("parallel", [True, False])
 def test_weighed_predictive_gives_every_draw_the_density_that_it_has_alone(name, parallel):
     """Also with guides without plates, whose vectors Pyro hands over without the dimension of the model's plate."""
