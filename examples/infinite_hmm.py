@@ -118,7 +118,7 @@ def main(args: Args) -> dict:
     torch.manual_seed(args.seed)
     model, guide = make_model(args.initial_states)
     schedule = {"every": args.every, "settle": 4, "length": args.updates, "site": "sequences"}
-    # A merge is judged before the other states have adapted to it, which costs sequences some nats that training regains.
+    # A merge is judged before the other states have adapted to it: training regains some nats that it costs.
     removals = [Prune(), Merge(tolerance=10.0)]
     growth = GrowthMessenger([model, guide], TrialRule(0.3), SplitBirth(halve=True), removals, **schedule)
     history = train_growing(model, guide, sequences[:cut], growth, args.updates, held_out=sequences[cut:])
