@@ -6,7 +6,7 @@ chosen by cross-validation over hundreds of fits. Here a state is an option with
 their number. Weights get standard errors from the curvature of the exact marginal likelihood; a full transition matrix
 (the transitions of ``sticky-options``) is used if it explains held-out sessions better. Run it with::
 
-    python examples/mouse_decisions.py                       # a simulated animal with published weights
+    python examples/mouse_decisions.py                       # a simulated animal with weights like those published
     python examples/mouse_decisions.py --data sessions.csv   # columns: session, stimulus, choice, rewarded
 
 It prints the weights and writes ``results.json`` and ``mouse_decisions.png`` to ``--out``.
