@@ -353,10 +353,6 @@ class Trainer(ResumableTraining):
             check(done <= self.config.epochs, f"epochs >= {done}, which are done already,", self.config.epochs, fix)
         self._epochs_to_run = epochs
         self._check_same_state()
-        self.callbacks.on_start(self, self._num_epochs)
-        self._compiles = to_be_compiled()
-        if self._compiles:
-            self.callbacks.on_status("compiling, once")
         try:
             self.drive()
         finally:
@@ -376,6 +372,10 @@ class Trainer(ResumableTraining):
         """Yields after each update, and after each epoch with its growth check."""
         epochs = self._epochs_to_run
         start, before = time.perf_counter(), self.history.seconds
+        self.callbacks.on_start(self, self._num_epochs)  # here, where Ctrl-C is postponed
+        self._compiles = to_be_compiled()
+        if self._compiles:
+            self.callbacks.on_status("compiling, once")
         for _ in range(self._num_epochs):
             yield from self.train_epoch()
             if self.epoch == self.config.final_epoch < self.config.epochs:

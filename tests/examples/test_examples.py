@@ -209,6 +209,7 @@ def test_count_mixture(run_script, tmp_path):
 def test_growing_models(name, run_script, tmp_path):
     run_script(EXAMPLES / f"{name}.py", *TINY[f"{name}.py"], "--out", tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
+    del results["provenance"]
     assert results["num_components"] >= 1 and all(math.isfinite(value) for value in results.values())
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
 
@@ -216,7 +217,7 @@ def test_growing_models(name, run_script, tmp_path):
 def test_sticky_options(run_script, tmp_path):
     run_script(EXAMPLES / "sticky_options.py", *TINY["sticky_options.py"], "--out", tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
-    assert set(results) == {"a cycle", "no order"} and math.isfinite(results["a cycle"]["gain_per_step"])
+    assert {"a cycle", "no order"} <= set(results) and math.isfinite(results["a cycle"]["gain_per_step"])
     assert (tmp_path / "sticky_options.png").stat().st_size > 10_000
 
 
@@ -232,7 +233,7 @@ def test_model_and_guide_of_a_growing_example_are_short(name):
 def test_cued_options(run_script, tmp_path):
     run_script(EXAMPLES / "cued_options.py", *TINY["cued_options.py"], "--out", tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
-    assert set(results) == {"plain η", "η(s)", "guessing"} and results["η(s)"]["held_out_nats_per_segment"] < 0
+    assert {"plain η", "η(s)", "guessing"} <= set(results) and results["η(s)"]["held_out_nats_per_segment"] < 0
     assert (tmp_path / "cued_options.png").stat().st_size > 10_000
 
 

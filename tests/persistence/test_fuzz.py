@@ -54,7 +54,7 @@ READERS = {"checkpoint": read_checkpoint, "skills": Skills.load, "trajectories":
 def originals(tmp_path_factory):
     """The bytes of a file of each kind."""
     folder = tmp_path_factory.mktemp("originals")
-    paths = {kind: folder / kind for kind in READERS}
+    paths = {kind: folder / f"{kind}.bin" for kind in READERS}  # without an ending, demonstrations are a folder
     make_trainer(paths["checkpoint"]).run()
     discover(DATA, num_options=2, epochs=1, progress=False, device="cpu").save(paths["skills"])
     DATA.save(paths["trajectories"])
