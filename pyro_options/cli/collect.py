@@ -3,9 +3,9 @@
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from pyro_options.errors import InputError, check
 
@@ -26,9 +26,9 @@ class Collect(Command):
         "pyro-options collect CartPole-v1 mypolicies:lean --out cartpole.csv",
     )
 
-    env: Positional[str]
+    env: Annotated[Positional[str], arg(metavar="ENV")]
     """id of a Gymnasium environment, or the name of an Atari game that has an expert"""
-    policy: Positional[str]
+    policy: Annotated[Positional[str], arg(metavar="POLICY")]
     """expert (of our own environments and games), random, a zip file, a hub id, or module:function"""
     out: Path = Path("demonstrations.npz")
     """.npz, .csv or .parquet"""

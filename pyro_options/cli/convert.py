@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from pyro_options.errors import InputError
 
@@ -22,9 +22,9 @@ class Convert(Reading):
         "pyro-options convert demo.npz demo",
     )
 
-    source: Positional[str]
+    source: Annotated[Positional[str], arg(metavar="SOURCE")]
     """a file, a LeRobot folder or a Minari id"""
-    target: Positional[str]
+    target: Annotated[Positional[str], arg(metavar="TARGET")]
     """.npz, .csv, .parquet, a new folder (to be mapped into memory), or the id of a new Minari data set"""
 
     def run(self) -> dict[str, Any]:

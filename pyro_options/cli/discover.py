@@ -4,9 +4,9 @@ import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from .command import REPORT, SEGMENTS, SKILLS, Reading
 
@@ -27,7 +27,7 @@ class Discover(Reading):
         "pyro-options discover D4RL/door/human-v2 --out door --epochs 50",
     )
 
-    source: Positional[str]
+    source: Annotated[Positional[str], arg(metavar="SOURCE")]
     """a .csv, .parquet, .npz or robomimic .hdf5 file, the folder of a LeRobot data set, or a Minari id"""
     out: Path = Path("out")
     """folder for the results"""

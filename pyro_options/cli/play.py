@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from pyro_options.errors import check, require
 
@@ -25,9 +25,9 @@ class Play(Command):
         "pyro-options play skills CartPole-v1 --option 2 --steps 100",
     )
 
-    skills: Positional[Path]
+    skills: Annotated[Positional[Path], arg(metavar="SKILLS")]
     """a file of skills, or the folder that discover wrote"""
-    env: Positional[str]
+    env: Annotated[Positional[str], arg(metavar="ENV")]
     """id of a Gymnasium environment, or an Atari game, with the states and actions of the demonstrations"""
     out: Path = Path("play.gif")
     """the file to write"""

@@ -61,7 +61,7 @@ def _message(error: BaseException, debug: bool) -> str:
 def _parsed(tyro: Any, arguments: list[str]) -> Any:
     """The command, or the exit code if the command line is wrong or asks for help."""
     commands, conf = _commands(), tyro.conf
-    settings = conf.FlagCreatePairsOff, conf.OmitArgPrefixes, conf.DisallowNone, conf.PositionalMetavarFromFieldName
+    settings = conf.FlagCreatePairsOff, conf.OmitArgPrefixes, conf.DisallowNone
     program = {"prog": "pyro-options", "description": DESCRIPTION, "args": arguments, "config": settings}
     try:
         return tyro.extras.subcommand_cli_from_dict(commands, **program)

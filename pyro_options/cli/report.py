@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from .command import SKILLS, Reading, parent_of, read_skills
 
@@ -19,9 +19,9 @@ class Report(Reading):
         'pyro-options report skills.safetensors --title "What the mouse does"',
     )
 
-    skills: Positional[Path]
+    skills: Annotated[Positional[Path], arg(metavar="SKILLS")]
     """a file of skills, or the folder that discover wrote"""
-    source: Positional[str | None] = None
+    source: Annotated[Positional[str | None], arg(metavar="SOURCE")] = None
     """demonstrations to segment and to show step by step"""
     other: Path | None = None
     """skills of another run, to compare with on the same demonstrations"""
@@ -63,9 +63,9 @@ class Describe(Reading):
         "pyro-options describe more.csv",
     )
 
-    what: Positional[str]
+    what: Annotated[Positional[str], arg(metavar="WHAT")]
     """a file of skills, the folder that discover wrote, or demonstrations"""
-    source: Positional[str | None] = None
+    source: Annotated[Positional[str | None], arg(metavar="SOURCE")] = None
     """demonstrations for the statistics of skills, by default those that they were trained on"""
 
     def run(self) -> dict[str, Any]:

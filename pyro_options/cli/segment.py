@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from pyro_options.errors import InputError
 
@@ -21,9 +21,9 @@ class Segment(Reading):
         "pyro-options segment door D4RL/door/human-v2 --minari door/options-v0",
     )
 
-    skills: Positional[Path]
+    skills: Annotated[Positional[Path], arg(metavar="SKILLS")]
     """a file of skills, or the folder that discover wrote"""
-    source: Positional[str]
+    source: Annotated[Positional[str], arg(metavar="SOURCE")]
     """demonstrations: a file, a LeRobot folder or a Minari id"""
     out: Path | None = None
     """.csv or .parquet for a row for each segment; for LeRobot data, a folder for a copy with subtask_index"""

@@ -10,6 +10,7 @@ from pyro_options.errors import FileError, check
 
 from .archive import array_names
 from .dataframes import from_csv, from_dataframe, from_parquet
+from .folder import INDEX
 from .lerobot import from_lerobot
 from .minari import from_minari
 from .npz import from_npz
@@ -30,9 +31,11 @@ def reader_of(source: str) -> Callable[..., Trajectories]:
     """The function that reads a file, a folder or a Minari id."""
     path = Path(source)
     if path.is_dir():
-        fix = "Pass a file in it."
+        if (path / INDEX).is_file():
+            return Trajectories.load
         whole = (path / "meta" / "info.json").is_file()
-        check(whole, "the folder of a LeRobot data set, with meta/info.json,", repr(source), fix, FileError)
+        expected = f"a folder with {INDEX}, of Trajectories.save, or with meta/info.json, of LeRobot,"
+        check(whole, expected, repr(source), "Pass a file in it.", FileError)
         return from_lerobot
     if path.suffix == ".npz":
         return Trajectories.load if path.is_file() and "format" in array_names(path) else from_npz

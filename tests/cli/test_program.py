@@ -118,7 +118,7 @@ def test_reports_and_descriptions(skills, here, run):
     assert code == 0 and result["lengths"] == [4, 7] and result["action_names"] == ["left", "right"]
 
 
-@pytest.mark.parametrize("target", ["new.npz", "new.csv", "new.parquet", "new/demos-v0"])
+@pytest.mark.parametrize("target", ["new.npz", "new.csv", "new.parquet", "new/demos-v0", "folder"])
 def test_conversions_keep_every_number(target, here, run):
     assert run("convert", "steps.csv", target, "--quiet")[0] == 0
     code, result, messages = run("describe", target, "--json")
