@@ -370,12 +370,9 @@ class Trainer(ResumableTraining):
 
     def steps(self) -> Iterator[None]:
         """Yields after each update, and after each epoch with its growth check."""
+        self._tell_of_start()  # here, where Ctrl-C is postponed
         epochs = self._epochs_to_run
         start, before = time.perf_counter(), self.history.seconds
-        self.callbacks.on_start(self, self._num_epochs)  # here, where Ctrl-C is postponed
-        self._compiles = to_be_compiled()
-        if self._compiles:
-            self.callbacks.on_status("compiling, once")
         for _ in range(self._num_epochs):
             yield from self.train_epoch()
             if self.epoch == self.config.final_epoch < self.config.epochs:
@@ -440,6 +437,12 @@ class Trainer(ResumableTraining):
         self.history.num_options.append(self.model.num_options)
         self.history.temperature.append(self.temper.temperature)
         self.history.entropy_weight.append(self.entropy.weight)
+
+    def _tell_of_start(self) -> None:
+        self.callbacks.on_start(self, self._num_epochs)
+        self._compiles = to_be_compiled()
+        if self._compiles:
+            self.callbacks.on_status("compiling, once")
 
     def _tell_of_step(self) -> None:
         if self._compiles:

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from pyro_options.errors import InputError, check
+from pyro_options.kernels.registry import TrackedFunction
 
 from .cnn import CNN
 
@@ -21,7 +21,37 @@ NetworkLike: TypeAlias = str | nn.Module | Callable[[tuple[int, ...]], nn.Module
 #: networks that are known by name
 NETWORKS: dict[str, Callable[[tuple[int, ...]], nn.Module]] = {"cnn": CNN}
 
-_NUMBERS = 2**23  # numbers of the states that a network sees at a time
+_NUMBERS = 2**21  # numbers of the states that a network sees at a time
+
+
+def _random_state(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+class _Recomputed(TrackedFunction):
+    """A function of states and parameters that keeps its inputs alone, and is computed again in the backward pass.
+
+    As ``torch.utils.checkpoint``, which would import the compiler of torch and a hundred megabytes with it.
+    """
+
+    @staticmethod
+    def forward(ctx, function, states, *parameters):
+        ctx.function, ctx.random = function, _random_state(states.device)
+        ctx.save_for_backward(states, *parameters)
+        return function(states)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        states, *parameters = ctx.saved_tensors
+        cuda = states.device.type == "cuda"
+        with torch.random.fork_rng(devices=[states.device] if cuda else []), torch.enable_grad():
+            # the same random numbers, for dropout
+            torch.cuda.set_rng_state(ctx.random, states.device) if cuda else torch.set_rng_state(ctx.random)
+            found = ctx.function(states)
+            needed = [p for p in parameters if p.requires_grad]
+            gradients = iter(torch.autograd.grad(found, needed, grad, allow_unused=True))
+        return None, None, *(next(gradients) if p.requires_grad else None for p in parameters)
 
 
 class StateNetwork(nn.Module):
@@ -73,8 +103,9 @@ class StateNetwork(nn.Module):
         parts = rows.split(max(1, _NUMBERS // self.state_dim))
         if len(parts) == 1:
             return self._features(rows).reshape(*lead, -1)
-        if torch.is_grad_enabled():
-            found = [checkpoint(self._features, part, use_reentrant=False) for part in parts]
+        parameters = [p for p in self.network.parameters() if p.requires_grad]
+        if torch.is_grad_enabled() and parameters:
+            found = [_Recomputed.apply(self._features, part, *parameters) for part in parts]
         else:
             found = [self._features(part) for part in parts]
         return torch.cat(found).reshape(*lead, -1)

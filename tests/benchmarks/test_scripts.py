@@ -50,6 +50,15 @@ def test_ragged_data_cost_what_they_hold(tmp_path, monkeypatch):
     assert record["ratio"] <= 1.5 and record["stored"] == 1 and record["peak"] <= 2
 
 
+def test_frames_are_measured(tmp_path, monkeypatch):
+    frames = load_script(monkeypatch, BENCHMARKS / "frame_memory.py")
+    record = frames.main(frames.Args(episodes=20, steps=6, size=12, epochs=1, out=tmp_path / "frames.json"))
+    assert record["data_bytes"] == 20 * 6 * 12 * 12 * 4 and record["peak_bytes"]["discover"] > 0
+    committed = json.loads((BENCHMARKS / "results/frame_memory.json").read_text())
+    assert committed["within"] and committed["data_bytes"] == 564_480_000
+    assert max(committed["peak_bytes"].values()) <= committed["limit_bytes"] == 2 * committed["data_bytes"] + 10**9
+
+
 def test_mutations_change_lines_that_exist(monkeypatch):
     mutations = load_script(monkeypatch, BENCHMARKS / "mutations.py")
     assert len(mutations.MUTATIONS) >= 10

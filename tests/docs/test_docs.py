@@ -28,6 +28,8 @@ PROMISES = {
     "first_skills.md": ["^solved with 3 options in use", "birth accepted {", "episodes of 5 steps"],
     "your_data.md": ["^Trajectories\\(80 episodes", "left", "^Trajectories\\(5 episodes"],
     "readers.md": ["^Trajectories\\(3 episodes of 20 steps.*'cue=red'.*'left', 'right'", "episode +option +start"],
+    "images.md": ["^Trajectories\\(16 episodes.*8 × 8 × 3", "^states of shape \\(8, 8, 3\\)", "^same: True"],
+    "watching.md": ["^phase: restart 2 of 2", "^phase: training", "^epoch 10: -", "^K = \\d+: "],
     "guides.md": ["'type': 'UsageRule', 'delta': 0.25", "^usage$", "^options-exact +-"],
     "decisions.md": ["^states: 3$"],
     "differences.md": ["^K = \\d"],

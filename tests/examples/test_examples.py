@@ -82,6 +82,14 @@ def test_an_interrupted_example_can_be_resumed(run_script, tmp_path):
     assert json.loads((tmp_path / "results.json").read_text())["epochs"] == done + 2
 
 
+def test_pixel_skills(run_script, tmp_path):
+    printed = run_script(EXAMPLES / "pixel_skills.py", *TINY["pixel_skills.py"], "--out", tmp_path)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert 0 <= results["accuracy"] <= 1 <= results["used_options"] and "accuracy" in printed
+    assert (tmp_path / "pixel_skills.png").stat().st_size > 10_000
+    assert Skills.load(tmp_path / "skills.safetensors").state_shape == (12, 12)
+
+
 def test_message_sweep(run_script, tmp_path):
     run_script(EXAMPLES / "message_sweep.py", *TINY["message_sweep.py"], "--out", tmp_path)
     raw = json.loads((tmp_path / "message_sweep.json").read_text())

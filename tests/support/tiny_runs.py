@@ -50,6 +50,7 @@ TINY = {
     "regressions.py": ["--num-rows", "60", "--initial-lines", "3", "--updates", "6", "--every", "3"],
     "sticky_options.py": ["--num-episodes", "12", "--epochs", "1", "--initial-options", "2"],
     "mouse_decisions.py": ["--num-sessions", "6", "--epochs", "1", "--counts", "1", "--held-out", "0.34"],
+    "pixel_skills.py": ["--num-episodes", "8", "--num-steps", "12", "--epochs", "1", "--no-progress"],
     "cued_options.py": ["--epochs", "1", "--num-episodes", "10", "--num-cues", "2"],
     "stick_breaking_autoencoder.py": ["--epochs", "1", "--num-components", "5", "--hidden", "8"],
 }
