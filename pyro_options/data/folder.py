@@ -55,9 +55,9 @@ class _ArrayFile:
 
     def append(self, values: np.ndarray) -> None:
         """Adds values ``(steps, …)``."""
-        data = np.ascontiguousarray(values, self.dtype)
+        data = np.ascontiguousarray(values, self.dtype).data
         self._digest.update(data)
-        self._file.write(data)  # type: ignore[arg-type]  # a buffer
+        self._file.write(data)
         self.steps += len(values)
 
     def close(self) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def _mapped(folder: Path, entry: dict[str, Any], verify: bool) -> np.ndarray:
     if verify:
         digest, rows = hashlib.sha256(), max(1, _CHUNK // max(1, values[:1].nbytes))
         for first in range(0, len(values), rows):
-            digest.update(np.ascontiguousarray(values[first : first + rows]))
+            digest.update(np.ascontiguousarray(values[first : first + rows]).data)
         check(digest.hexdigest() == entry["sha256"], f"the values of {name} that were written", "others", fix)
     return values
 

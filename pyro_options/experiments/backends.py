@@ -109,7 +109,8 @@ def ray_outcomes(job: Job, todo: dict[str, dict], processes: int | None) -> Outc
     try:
         count = processes or max(1, int(ray.cluster_resources().get("CPU", 1)))
         task = ray.remote(num_cpus=1, max_retries=0)(_single_threaded)
-        waiting, running = iter(todo.items()), {}
+        waiting = iter(todo.items())
+        running: dict[Any, str] = {}  # names by reference
         while True:
             while len(running) < count and (entry := next(waiting, None)) is not None:
                 name, settings = entry
