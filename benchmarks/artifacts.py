@@ -62,6 +62,18 @@ ARTIFACTS = (
         "benchmarks/guides.py --game Freeway --processes {processes} --out {out}",
         90,
     ),
+    Artifact(
+        "benchmarks/results/estimators.json",
+        "benchmarks/estimators.py --problems small breakout --data {data} --processes {processes} --out {out}"
+        " --figure {folder}/estimators.png --bound-figure {folder}/estimators_bounds.png",
+        12,
+        ("benchmarks/results/estimators_bounds.png",),
+    ),
+    Artifact(
+        "benchmarks/results/hard_options.json",
+        "benchmarks/hard_options.py --processes {processes} --out {out}",
+        30,
+    ),
     Artifact("benchmarks/results/baselines.json", "benchmarks/baselines.py --processes {processes} --out {out}", 15),
     Artifact("benchmarks/results/integers.json", "benchmarks/integers.py --processes {processes} --out {out}", 10),
     Artifact("benchmarks/results/mixtures.json", "benchmarks/mixtures.py --json {out}", 10),

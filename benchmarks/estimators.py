@@ -85,8 +85,8 @@ class Args:
     draws: int | None = None
     processes: int = 1
     out: Path = Path("benchmarks/results/estimators.json")
-    figure: Path | None = Path("docs/_static/estimators.png")
-    bound_figure: Path | None = Path("docs/_static/bounds.png")
+    figure: Path | None = Path("benchmarks/results/estimators.png")
+    bound_figure: Path | None = Path("benchmarks/results/estimators_bounds.png")
 
 
 def demonstrations(problem: str, data: str | None, size: Size, seed: int) -> Trajectories:

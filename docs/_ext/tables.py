@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from statistics import mean, median
 
+import guide_tables
 import raw
 from pages import markdown, span
 from raw import breakout_rows, by_seed, load, solved, switches_pairs
@@ -296,6 +297,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "option_length": option_length,
     "mixtures": mixtures,
     "suite": suite,
+    "hard_options": guide_tables.hard_options,
+    "hard_starts": guide_tables.hard_starts,
+    "estimators": guide_tables.estimators,
     "speed": speed,
     "processes": processes,
     "billion_steps": billion_steps,

@@ -3,6 +3,7 @@ from .assembly import CHECKS, Method, Plan, assemble, build, make_plan
 from .budget import Budget, varying_inputs
 from .config import DEFAULT_METHOD, METHODS, PRESETS, MethodConfig, method_config
 from .growth import BIRTHS, GROWTH_DEFAULTS, REMOVALS, RULES, Growth
+from .hard_search import bic_price, hard_options
 from .outcome import found_skills, options_in_use
 from .presets import PAPER_GUIDE, Settings, paper_settings, with_preset
 from .registry import GUIDES, MODELS, WIDE, GuideEntry, Pieces
@@ -31,9 +32,11 @@ __all__ = [
     "Plan",
     "Settings",
     "assemble",
+    "bic_price",
     "build",
     "discover",
     "found_skills",
+    "hard_options",
     "looks_one_hot",
     "make_plan",
     "method_config",

@@ -22,7 +22,7 @@ from .budget import Budget, state_inputs
 from .capacity import AUTO
 from .config import MethodConfig, method_config
 from .growth import BIRTHS, REMOVALS, RULES, Growth
-from .hard_options import start_hard
+from .hard_search import start_hard
 from .presets import with_preset
 from .registry import GUIDES, MODELS, WEIGHTS, Pieces, guide_entry
 from .start import start_from_stretches

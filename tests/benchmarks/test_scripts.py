@@ -84,6 +84,29 @@ def test_recovery(run_script, tmp_path):
     assert not json.loads(out.read_text())["runs"][0]["passed"]
 
 
+def test_hard_options_beside_the_exact_guide(run_script, tmp_path):
+    out = tmp_path / "hard.json"
+    few = ["--seeds", 0, "--exact-seeds", 0, "--kinds", "discrete", "--messages", 2, "--exact-messages", 2]
+    few += ["--tasks", "random_actions", "--task-seeds", 0, "--episodes", 20, "--epochs", 1, "--out", out]
+    printed = run_script(BENCHMARKS / "hard_options.py", *few)
+    rows = {row["name"]: row for row in json.loads(out.read_text())["runs"]}
+    assert rows["discrete, options-hard, seed 0"]["solved"] and rows["2 messages, options-hard, seed 0"]["solved"]
+    assert {row["part"] for row in rows.values()} == {"known", "messages", "starts"} and "random_actions" in printed
+
+
+def test_gradient_estimates(run_script, tmp_path):
+    out, figure, bounds = tmp_path / "estimators.json", tmp_path / "estimators.png", tmp_path / "bounds.png"
+    names = ["exact", "relaxed", "leave-one-out", "wake-sleep", "structured-marginal"]
+    few = ["--seeds", 0, "--epochs", 0, 2, "--draws", 4, "--estimators", *names]
+    run_script(BENCHMARKS / "estimators.py", *few, "--out", out, "--figure", figure, "--bound-figure", bounds)
+    last = {row["estimator"]: row["curve"][-1] for row in json.loads(out.read_text())["runs"]}
+    assert list(last) == names and figure.exists() and bounds.exists()
+    assert last["exact"]["model_gradient"]["bias"] < 1e-3 and last["exact"]["divergence"] == 0
+    gap = last["structured-marginal"]["log_marginal"] - last["structured-marginal"]["objective"]
+    assert gap == pytest.approx(last["structured-marginal"]["divergence"], abs=0.03) and gap > -1e-6
+    assert last["structured-marginal"]["guide_gradient"]["cosine"] > 0.99
+
+
 def test_growth_against_fixed_k_on_breakout(run_script, tmp_path):
     atari_demonstrations("Breakout", 5, max_steps=60).save(tmp_path / "data.npz")
     out = tmp_path / "breakout.json"

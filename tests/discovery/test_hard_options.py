@@ -10,8 +10,8 @@ from torch.testing import assert_close
 from pyro_options.data import Trajectories, synthetic_options
 from pyro_options.discovery import build, discover
 from pyro_options.discovery.hard_births import give_birth, stretch_costs, takeover, with_switches
-from pyro_options.discovery.hard_options import bic_price, hard_options, try_removal
 from pyro_options.discovery.hard_paths import Demonstrated, HardModel
+from pyro_options.discovery.hard_search import bic_price, hard_options, try_removal
 from pyro_options.envs import final_action_probabilities, message_demonstrations, message_success
 from pyro_options.options import CategoricalPolicy, GaussianPolicy
 from pyro_options.skills import label_scores
