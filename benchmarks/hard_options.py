@@ -48,8 +48,10 @@ class Args:
     task_seeds: tuple[int, ...] = (0, 1)
     episodes: int = 60
     """of a task of the suite"""
+    task_epochs: int | None = 30
+    """of the exact guide on these tasks"""
     epochs: int | None = None
-    """of the exact guide"""
+    """of the exact guide on the other problems"""
     processes: int = 1
     out: Path = Path("benchmarks/results/hard_options.json")
 
@@ -144,7 +146,7 @@ def grid_of(args: Args) -> dict[str, dict[str, Any]]:
             settings = {"count": count, "method": method, "seed": seed, "epochs": epochs}
             grid[f"{count} messages, {method}, seed {seed}"] = {"part": "messages", **settings}
     for seed, task, start in product(args.task_seeds, args.tasks, ("default", "hard")):
-        settings = {"task": task, "start": start, "seed": seed, "episodes": args.episodes, "epochs": epochs}
+        settings = {"task": task, "start": start, "seed": seed, "episodes": args.episodes, "epochs": args.task_epochs}
         grid[f"{task}, {start} start, seed {seed}"] = {"part": "starts", **settings}
     return grid
 

@@ -87,7 +87,20 @@ def test_recovery(run_script, tmp_path):
 def test_hard_options_beside_the_exact_guide(run_script, tmp_path):
     out = tmp_path / "hard.json"
     few = ["--seeds", 0, "--exact-seeds", 0, "--kinds", "discrete", "--messages", 2, "--exact-messages", 2]
-    few += ["--tasks", "random_actions", "--task-seeds", 0, "--episodes", 20, "--epochs", 1, "--out", out]
+    few += [
+        "--tasks",
+        "random_actions",
+        "--task-seeds",
+        0,
+        "--episodes",
+        20,
+        "--epochs",
+        1,
+        "--task-epochs",
+        1,
+        "--out",
+        out,
+    ]
     printed = run_script(BENCHMARKS / "hard_options.py", *few)
     rows = {row["name"]: row for row in json.loads(out.read_text())["runs"]}
     assert rows["discrete, options-hard, seed 0"]["solved"] and rows["2 messages, options-hard, seed 0"]["solved"]
