@@ -260,8 +260,8 @@ def drawn_figure(rows: list[dict], path: Path) -> None:
     panels = {
         "log p − objective": lambda point: point["log_marginal"] - point["objective"],
         "KL(q ‖ posterior)": lambda point: point["divergence"],
-        "bias of the model's gradient": lambda point: point["model_gradient"]["bias"],
-        "variance of the model's gradient": lambda point: point["model_gradient"]["variance"],
+        "gradient by the model: bias": lambda point: point["model_gradient"]["bias"],
+        "gradient by the model: variance": lambda point: point["model_gradient"]["variance"],
     }
     problems = list(dict.fromkeys(row["problem"] for row in rows))
     names = [name for name in dict.fromkeys(row["estimator"] for row in rows) if name != "exact"]
@@ -270,15 +270,15 @@ def drawn_figure(rows: list[dict], path: Path) -> None:
         fig, axes = viz.plt.subplots(
             len(problems), 4, figsize=(2 * viz.PAGE, 3.1 * len(problems)), squeeze=False, layout="constrained"
         )
-        for line, problem in zip(axes, problems):
+        for number, (line, problem) in enumerate(zip(axes, problems)):
             for axis, (title, value) in zip(line, panels.items()):
                 for name, color in zip(names, colors):
                     x, y = curve_of([row for row in rows if row["problem"] == problem], name, value)
                     axis.plot(x, y, label=name, color=color, marker="o", markersize=2.5)
-                axis.set_title(f"{title}, {problem}")
+                axis.set_title(title if number == 0 else "")
                 axis.set_xlabel("updates")
                 axis.set_yscale("symlog", linthresh=0.01)
-        axes[0, 0].set_ylabel("nats per step")
+            line[0].set_ylabel(f"{problem}, nats per step")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         fig.legend(handles, labels, loc="outside lower center", ncols=5)
         save(fig, path)

@@ -89,5 +89,5 @@ def estimators() -> str:
         seeds = len({run["seed"] for run in runs if run["problem"] == problem})
         header = ["guide", "log p", "log p − objective", "objective above log p", "KL(q ‖ posterior)"]
         header += ["bias, model", "variance, model"] + (["cosine, guide"] if problem == "small" else [])
-        parts.append(f"**{problem}**, medians of {seeds} seeds:\n\n" + markdown(header, rows))
+        parts.append(f"**{problem}**, medians over seeds ({seeds}):\n\n" + markdown(header, rows))
     return "\n".join(parts)
