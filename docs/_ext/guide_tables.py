@@ -33,23 +33,6 @@ def hard_options() -> str:
     return markdown([*header, "time of the first / second"], rows)
 
 
-def hard_starts() -> str:
-    """The exact guide from two starts."""
-    runs = [run for run in load(raw.HARD)["runs"] if run["part"] == "starts"]
-    rows = []
-    for task in dict.fromkeys(run["task"] for run in runs):
-        for seed in sorted({run["seed"] for run in runs if run["task"] == task}):
-            by = {run["start"]: run for run in runs if run["task"] == task and run["seed"] == seed}
-            if len(by) < 2:
-                continue
-            cells: list[object] = [f"`{task}`", seed]
-            for key, form in (("held_out_log_likelihood", ".3f"), ("accuracy", ".3f"), ("used_options", "d")):
-                cells.append(" / ".join(f"{by[start][key]:{form}}" for start in ("default", "hard")))
-            rows.append([*cells, by["hard"]["true_options"]])
-    header = ["task", "seed", "held-out nats a step, default / hard start", "accuracy", "options in use", "true"]
-    return markdown(header, rows)
-
-
 def _last(runs: Sequence[dict], value: Callable[[dict], float], form: str) -> str:
     """Median over seeds at the end of training."""
     return f"{median(value(run['curve'][-1]) for run in runs):{form}}"

@@ -298,7 +298,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "mixtures": mixtures,
     "suite": suite,
     "hard_options": guide_tables.hard_options,
-    "hard_starts": guide_tables.hard_starts,
     "estimators": guide_tables.estimators,
     "speed": speed,
     "processes": processes,
