@@ -65,12 +65,11 @@ def estimators() -> str:
             cells += [_above(mine), _last(mine, lambda p: p["divergence"], ".3f")]
             cells.append(_middle(mine, lambda p: p["model_gradient"]["bias"], ".2f"))
             cells.append(_middle(mine, lambda p: p["model_gradient"]["variance"], ".2f"))
-            if problem == "small":
-                own = "guide_gradient" in mine[0]["curve"][0]
-                cells.append(_middle(mine, lambda p: p["guide_gradient"]["cosine"], ".2f") if own else "–")
+            enumerated = "guide_gradient" in mine[0]["curve"][0]
+            cells.append(_middle(mine, lambda p: p["guide_gradient"]["cosine"], ".2f") if enumerated else "–")
             rows.append(cells)
         seeds = len({run["seed"] for run in runs if run["problem"] == problem})
         header = ["guide", "log p", "log p − objective", "objective above log p", "KL(q ‖ posterior)"]
-        header += ["bias, model", "variance, model"] + (["cosine, guide"] if problem == "small" else [])
+        header += ["bias, model", "variance, model", "cosine, guide"]
         parts.append(f"**{problem}**, medians over seeds ({seeds}):\n\n" + markdown(header, rows))
     return "\n".join(parts)
