@@ -15,6 +15,7 @@ import tyro
 from pyro_options import discover
 from pyro_options.data import Trajectories
 from pyro_options.discovery.trust import input_warnings, state_reveals
+from pyro_options.experiments import write_results
 
 ROOT = Path(__file__).parents[1]
 GIGABYTE = 10**9
@@ -60,7 +61,7 @@ def main(args: Args) -> dict:
         "within": peak() <= limit,
         "seconds": time.perf_counter() - start,
     }
-    args.out.write_text(json.dumps(found, indent=1) + "\n")
+    write_results(args.out, found)
     print(json.dumps(found, indent=1))
     return found
 

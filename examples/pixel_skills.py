@@ -2,7 +2,7 @@
 
 The demonstrator moves over a 12 x 12 image to one of four goals, then to another, and so on. A state is the image of
 the agent alone, one byte per pixel; the goal is hidden. ``discover(network="cnn")`` reads the images with a small
-convolutional network that all options share, and finds how many goals there are. Run it with::
+convolutional network that all options share, and is not told how many goals there are. Run it with::
 
     python examples/pixel_skills.py
 
