@@ -75,6 +75,7 @@ ARTIFACTS = (
         30,
     ),
     Artifact("benchmarks/results/baselines.json", "benchmarks/baselines.py --processes {processes} --out {out}", 15),
+    Artifact("examples/results/mouse_decisions/results.json", "examples/mouse_decisions.py --out {folder}", 5),
     Artifact("benchmarks/results/frame_memory.json", "benchmarks/frame_memory.py --out {out}", 1),
     Artifact("benchmarks/results/integers.json", "benchmarks/integers.py --processes {processes} --out {out}", 10),
     Artifact("benchmarks/results/mixtures.json", "benchmarks/mixtures.py --json {out}", 10),
