@@ -72,7 +72,10 @@ def test_a_folder_can_be_written_from_a_folder(tmp_path):
     assert sizes[0] < 2 * CASES["ragged"].num_steps  # a byte for each of four actions
 
 
-@pytest.mark.parametrize("lengths", [[12] * 40, [3] * 60 + [200] * 20], ids=["padded", "ragged"])
+@pytest.mark.parametrize(
+    "lengths",
+    [pytest.param([12] * 40, id="padded"), pytest.param([3] * 60 + [200] * 20, id="ragged", marks=pytest.mark.slow)],
+)
 def test_discovery_is_the_same_to_the_bit(lengths, tmp_path):
     data = make_ram(lengths)
     write_folder(tmp_path / "demos", data, 2000)
