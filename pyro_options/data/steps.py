@@ -84,6 +84,10 @@ class PaddedSteps(Steps):
     values: Tensor  # (N, T, …)
     lengths: Tensor
 
+    @cached_property
+    def mask(self) -> Tensor:  # type: ignore[override]  # a property that is computed once for all who read a batch
+        return super().mask
+
     @property
     def width(self) -> int:  # type: ignore[override]
         return self.values.shape[1]

@@ -11,7 +11,9 @@ from pyro.distributions import Independent, TorchDistribution
 from torch import Tensor
 from torch.distributions import constraints, register_kl
 from torch.distributions.utils import broadcast_all, lazy_property
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, pad
+
+from pyro_options.kernels.registry import TrackedFunction
 
 from .log_space import log1mexp, log1mexpexp, log_neg_log1mexpexp, log_softplus
 from .stick_draw import DrawnSticks, draw_sticks, drawn_log_density
@@ -30,6 +32,51 @@ def _log_sticks(log_exponential: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, 
     log_v = log1mexpexp(m) / a
     log_1mv = log1mexpexp(log_neg_log1mexpexp(m) - torch.log(a))
     return log_v, log_1mv
+
+
+class _LogBeta(TrackedFunction):
+    """The log-density of :class:`LogitBeta`, with half of the operations that autograd would need."""
+
+    @staticmethod
+    def forward(ctx, x, c1, c0):
+        total = c1 + c0
+        log_normalizer = torch.lgamma(c1) + torch.lgamma(c0) - torch.lgamma(total)
+        ctx.save_for_backward(x, c1, c0)
+        return (c1 * logsigmoid(x)).addcmul_(c0, logsigmoid(-x)) - log_normalizer
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, c1, c0 = ctx.saved_tensors
+        total, of_total = c1 + c0, None
+        by_x = by_1 = by_0 = None
+        if ctx.needs_input_grad[0]:
+            by_x = grad * (c1 - total * torch.sigmoid(x))
+        if any(ctx.needs_input_grad[1:]):
+            of_total = torch.digamma(total)
+        if ctx.needs_input_grad[1]:
+            by_1 = grad * (logsigmoid(x) + of_total - torch.digamma(c1))
+        if ctx.needs_input_grad[2]:
+            by_0 = grad * (logsigmoid(-x) + of_total - torch.digamma(c0))
+        return by_x, by_1, by_0
+
+
+class _StickBreaking(TrackedFunction):
+    """:func:`log_stick_breaking`, with half of the operations that autograd would need."""
+
+    @staticmethod
+    def forward(ctx, logits, remainder):
+        ctx.save_for_backward(logits)
+        log_before = pad(torch.cumsum(logsigmoid(-logits), -1), (1, 0))
+        if remainder:
+            return pad(logsigmoid(logits), (0, 1)) + log_before
+        return logsigmoid(logits) + log_before[..., :-1]
+
+    @staticmethod
+    def backward(ctx, grad):
+        (logits,) = ctx.saved_tensors
+        from_here = torch.cumsum(grad.flip(-1), -1).flip(-1)  # a stick also shortens all that come after it
+        S = logits.shape[-1]
+        return grad[..., :S] - torch.sigmoid(logits) * from_here[..., :S], None
 
 
 class _LogitStick(TorchDistribution):
@@ -126,9 +173,7 @@ class LogitBeta(_LogitStick):
         return torch.log(boosted) - _exponential(concentration, shape) / concentration
 
     def log_prob(self, value):
-        c1, c0 = self.concentration1, self.concentration0
-        log_normalizer = torch.lgamma(c1) + torch.lgamma(c0) - torch.lgamma(c1 + c0)
-        return c1 * logsigmoid(value) + c0 * logsigmoid(-value) - log_normalizer
+        return _LogBeta.apply(*broadcast_all(value, self.concentration1, self.concentration0))
 
 
 def _fits(shape: torch.Size, batch_shape: torch.Size) -> bool:
@@ -187,11 +232,7 @@ def log_stick_breaking(logits: Tensor, remainder: bool = False) -> Tensor:
     :param remainder: ``False`` gives ``S`` weights that sum to less than one, the rest being the mass of components not
         yet created (nonparametric truncation); ``True`` appends the rest as the last of ``S + 1`` weights (parametric).
     """
-    log_left = torch.cumsum(logsigmoid(-logits), -1)
-    log_before = torch.nn.functional.pad(log_left, (1, 0))
-    if remainder:
-        return torch.nn.functional.pad(logsigmoid(logits), (0, 1)) + log_before
-    return logsigmoid(logits) + log_before[..., :-1]
+    return _StickBreaking.apply(logits, remainder)
 
 
 def with_unassigned(log_weights: Tensor) -> Tensor:

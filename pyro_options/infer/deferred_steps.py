@@ -29,7 +29,7 @@ class _Step(NamedTuple):
     num_steps: int
     batch: int
     random: RandomState
-    outcome: Tensor  # (2,) the objective, and whether this or an earlier step failed
+    outcome: Tensor  # (2,) minus the objective, and whether this or an earlier step failed
     weight: float
 
 
@@ -95,7 +95,7 @@ class DeferredSteps:
         loss = trainer._loss_and_grads(batch)
         gradients = [p.grad for p in trainer.parameters() if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients, 2, torch.float64)))
-        failed = 1 - torch.isfinite(loss + norm).to(torch.float32)
+        failed = ((loss + norm) * 0 != 0).to(torch.float32)  # isfinite takes four launches
         self._failed = failed if self._failed is None else torch.maximum(self._failed, failed)
         if trainer.config.clip_norm is not None:
             _scale_gradients(gradients, norm, trainer.config.clip_norm)
@@ -104,19 +104,20 @@ class DeferredSteps:
             optimizer.step()
         finally:
             del optimizer.found_inf
-        objective = -loss - trainer.entropy.last_bonus * batch.population / batch.dataset_size
-        return torch.stack([objective.double(), self._failed.double()])
+        if isinstance(trainer.entropy.last_bonus, Tensor):
+            loss = loss + trainer.entropy.last_bonus * (batch.population / batch.dataset_size)
+        return torch.stack([loss, self._failed.to(loss)])
 
     def settle(self) -> None:
         """Reads the values of all steps so far; returns to the first that failed, if any."""
         steps, self._steps, self._failed = self._steps, [], None
         if not steps:
             return
-        for step, (objective, failed) in zip(steps, torch.stack([one.outcome for one in steps]).cpu().tolist()):
+        for step, (loss, failed) in zip(steps, torch.stack([one.outcome for one in steps]).cpu().tolist()):
             if failed:
                 self._return_to(step)
                 break
-            self._count(objective, step.weight)
+            self._count(-loss, step.weight)
 
     def _return_to(self, step: _Step) -> None:
         trainer = self.trainer

@@ -38,6 +38,7 @@ from .deferred_steps import DeferredSteps
 from .device import RandomState, resolve_device, set_seed
 from .health import Health, diagnosis, total_norm
 from .history import History
+from .objective import elbo_and_surrogate
 from .progress import with_progress
 from .resumable_training import ResumableTraining
 from .train_config import TrainConfig
@@ -248,8 +249,9 @@ class Trainer(ResumableTraining):
             self._own_draws,
             shared_product(batch.states, self.model, self.guide),
         ):
-            elbo, surrogate = self.elbo._loss_and_surrogate_loss(model, guide, (batch,), {})
-            surrogate.backward()  # inside: a backward pass may read the shared product
+            (traces,) = self.elbo._get_traces(model, guide, (batch,), {})
+            elbo, surrogate = elbo_and_surrogate(self.elbo, *traces)
+            surrogate.backward()
         return -elbo.detach()
 
     @property

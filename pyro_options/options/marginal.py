@@ -95,8 +95,8 @@ def mask_out(logits: Tensor, emission: Tensor, mask: Tensor | None) -> tuple[Ten
     """Termination logits and emission with padded steps turned into the identity."""
     if mask is None:
         return logits, emission
-    mask = mask.unsqueeze(-1)
-    return torch.where(mask, logits, torch.full_like(logits, NEVER)), torch.where(mask, emission, 0)
+    padding = ~mask.unsqueeze(-1)
+    return logits.masked_fill(padding, NEVER), emission.masked_fill(padding, 0)
 
 
 def time_major(

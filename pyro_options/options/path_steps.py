@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot, pad
 
 from pyro_options.distributions.log_space import safe_log
+from pyro_options.kernels.registry import TrackedFunction
 
 from .evidence import PathEvidence
 
@@ -116,6 +117,36 @@ def transitions_given(steps: Steps, options: Tensor) -> Transitions:
     return Transitions(stop * torch.exp(steps.log_starts), stays, stops)
 
 
+class _Average(TrackedFunction):
+    """:func:`average` of tensors of one shape, with half of the operations that autograd would need."""
+
+    @staticmethod
+    def forward(ctx, starts, stays, stops, log_starts, stop_logits, emission=None):
+        ctx.save_for_backward(starts, stays, stops, log_starts, stop_logits, emission)
+        log_stops = logsigmoid(stop_logits)
+        per_step = (starts * log_starts).addcmul_(stops, log_stops)
+        # log(1 - ψ) = log ψ - logit ψ, subtracted before it is weighed: in padded steps both are large
+        per_step.addcmul_(stays, log_stops - stop_logits)
+        if emission is not None:
+            per_step.addcmul_(starts + stays, emission)
+        return per_step.sum((-2, -1))
+
+    @staticmethod
+    def backward(ctx, grad):
+        starts, stays, stops, log_starts, stop_logits, emission = ctx.saved_tensors
+        grad, needed = grad[..., None, None], ctx.needs_input_grad
+        by_transitions: list[Tensor | None] = [None] * 3
+        if any(needed[:3]):
+            log_stops = logsigmoid(stop_logits)
+            each = [log_starts, log_stops - stop_logits]
+            each = each if emission is None else [one + emission for one in each]
+            by_transitions = [grad * one if need else None for one, need in zip((*each, log_stops), needed)]
+        by_starts = grad * starts if needed[3] else None
+        by_logits = grad * (stops - (stops + stays) * torch.sigmoid(stop_logits)) if needed[4] else None
+        by_emission = grad * (starts + stays) if emission is not None and needed[5] else None
+        return (*by_transitions, by_starts, by_logits, by_emission)[: len(needed)]
+
+
 def average(
     transitions: Transitions, log_starts: Tensor, stop_logits: Tensor, emission: Tensor | None = None
 ) -> Tensor:
@@ -128,12 +159,8 @@ def average(
     :param stop_logits: :math:`\mathrm{logit}\,\psi`
     :param emission: e
     """
-    starts, stays, stops = transitions
-    # log(1 - ψ) = log ψ - logit ψ
-    per_step = starts * log_starts + (stops + stays) * logsigmoid(stop_logits) - stays * stop_logits
-    if emission is not None:
-        per_step = per_step + (starts + stays) * emission
-    return per_step.sum((-2, -1))
+    tensors = torch.broadcast_tensors(*transitions, log_starts, stop_logits, *(() if emission is None else (emission,)))
+    return _Average.apply(*tensors)
 
 
 def stepwise_log_prob(steps: Steps, transitions: Transitions, message: Tensor, options: Tensor) -> Tensor:

@@ -59,9 +59,9 @@ class StructuredPath(TorchDistribution):
             raise InputError(f"Expected sample_shape () but got {tuple(sample_shape)}. Draw paths one at a time.")
         noise = None
         if self.noisy:
-            shape = self.message.shape
-            logistic = gumbel(self.message, (*shape[:-1], 1)) - gumbel(self.message, (*shape[:-1], 1))
-            noise = torch.cat([logistic, gumbel(self.message, shape)], -1)
+            *shape, K = self.message.shape
+            drawn = gumbel(self.message, (*shape, K + 2))  # at once: three draws would be three times the launches
+            noise = torch.cat([drawn[..., :1] - drawn[..., 1:2], drawn[..., 2:]], -1)
         temperature = getattr(self, "temperature", 1.0)
         self._drawn = draw_steps(self.evidence, self.message, self.lookahead, noise, temperature, self.discrete)
         return self._drawn.path
