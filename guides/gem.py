@@ -41,7 +41,8 @@ def sticks_with_mean(
     """
     largest = torch.log(-0.75 * _LOG_B_RANGE[1] / torch.log(mean))
     log_a = torch.minimum(torch.maximum(log_a, torch.logit(mean)), largest)
-    return log_a, solve(log_a, mean)
+    # on the CPU: bisection takes thousands of operations on a handful of numbers, each a launch on another device
+    return log_a, solve(log_a.cpu(), mean.cpu()).to(mean.device)
 
 
 def kept_sticks(weights: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,9 +186,10 @@ class GrowableGEM(_StickWeights, PyroModule):
         return LogitKumaraswamy(torch.exp(self.log_a), torch.exp(self.log_b))
 
     def mean_log_weights(self) -> Tensor:
-        """log E[η], ``(K,)``, exact because sticks are independent."""
-        mean = self.sticks().mean_stick.clamp(torch.finfo(self.log_a.dtype).tiny, 1 - 1e-7)
-        return log_stick_breaking(torch.logit(mean), self.remainder)
+        """log E[η], ``(K,)``, exact because sticks are independent; integrated on the CPU, as the numbers are few."""
+        sticks = LogitKumaraswamy(*torch.exp(torch.stack([self.log_a, self.log_b]).cpu()))
+        mean = sticks.mean_stick.clamp(torch.finfo(self.log_a.dtype).tiny, 1 - 1e-7)
+        return log_stick_breaking(torch.logit(mean), self.remainder).to(self.log_a.device)
 
     def forward(self) -> Tensor:
         if self.concentration is not None:

@@ -171,16 +171,19 @@ class Scene:
     def fit(self, index: Sequence[int], rows: Any, log_weights: Tensor, steps: int, learning_rate: float) -> None:
         """Maximizes the likelihood of ``rows`` over the parameters of the components ``index`` alone, with Adam."""
         parameters = [_Entries(p, axes, index) for p, axes in self._parameters()]
-        moving = [nn.Parameter(entries.of(entries.parameter.detach())) for entries in parameters]
-        optimizer = torch.optim.Adam(moving, lr=learning_rate)
+        moving = [nn.Parameter(entries.to_train()) for entries in parameters]
+        fused = log_weights.device.type != "cpu"  # one launch a step instead of a dozen for each parameter
+        optimizer = torch.optim.Adam(moving, lr=learning_rate, fused=fused)
         shares = map(self.workers.share, row_groups(rows, device=log_weights.device))
         batches = [take_rows(rows, own) for own, share in shares if share]
         for _ in range(steps):
             optimizer.zero_grad()
             for batch in batches:
                 fn, value = self.observed(batch, log_weights)
-                loss = -fn.log_prob(value).sum() / len(rows)
-                grads = torch.autograd.grad(loss, [one.parameter for one in parameters], allow_unused=True)
+                log_prob = fn.log_prob(value)
+                slope = torch.full_like(log_prob, -1 / len(rows))  # of minus the mean
+                own_parameters = [one.parameter for one in parameters]
+                grads = torch.autograd.grad(log_prob, own_parameters, slope, allow_unused=True)
                 for own, grad, entries in zip(moving, grads, parameters):
                     if grad is not None:
                         part = entries.of(grad)
@@ -189,7 +192,8 @@ class Scene:
             with torch.no_grad():
                 optimizer.step()
                 for own, entries in zip(moving, parameters):
-                    entries.set(own)
+                    if own.grad is not None:
+                        entries.set(own)
 
 
 class _Entries:
@@ -202,13 +206,29 @@ class _Entries:
         self.parameter, self.axis = parameter, axes[0]
         self.index = torch.tensor(list(index), device=parameter.device)
         self.mask = involved(parameter, axes, self.index) if len(axes) > 1 else None
+        first = min(index)
+        self.run = (first, len(index)) if list(index) == list(range(first, first + len(index))) else None
 
     def of(self, tensor: Tensor) -> Tensor:
-        """These entries of a tensor of the same shape."""
-        return tensor.index_select(self.axis, self.index) if self.mask is None else tensor[self.mask]
+        """These entries of a tensor of the same shape; a view of those of consecutive components."""
+        if self.mask is not None:
+            return tensor[self.mask]
+        return tensor.index_select(self.axis, self.index) if self.run is None else tensor.narrow(self.axis, *self.run)
+
+    @property
+    def _in_place(self) -> bool:
+        """Whether the entries lie together, and can be trained where they are."""
+        return self.mask is None and self.run is not None and self.axis == 0
+
+    def to_train(self) -> Tensor:
+        """The entries as a tensor to train: themselves if they lie together, or a copy for :meth:`set`."""
+        entries = self.of(self.parameter.detach())
+        return entries if self._in_place else entries.clone()
 
     def set(self, values: Tensor) -> None:
-        """Sets these entries of the parameter."""
+        """Sets these entries of the parameter, unless it was they that were trained."""
+        if self._in_place:
+            return
         if self.mask is None:
             self.parameter.index_copy_(self.axis, self.index, values)
         else:

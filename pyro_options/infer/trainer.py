@@ -227,7 +227,7 @@ class Trainer(ResumableTraining):
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         norm = total_norm(gradients)
         if not math.isfinite(loss + float(norm)):
-            what = f"The loss became {loss:.4g} and the norm of its gradient {norm:.4g}"
+            what = f"The loss became {loss:.4g} and the norm of its gradient {float(norm):.4g}"
             return self.health.give_up(diagnosis(self, what, batch, random_before), random_before)
         self._validated = self.model.num_options
         if self.config.clip_norm is not None:

@@ -11,6 +11,7 @@ from torch.distributions import constraints
 
 from pyro_options.distributions.log_space import log_mix
 from pyro_options.errors import InputError
+from pyro_options.kernels.registry import TrackedFunction
 
 _FEW = 8  # actions up to which a logsumexp is faster than a log_softmax
 
@@ -76,6 +77,22 @@ class OptionActions(TorchDistribution):
         return log_prob.expand(torch.broadcast_shapes(log_prob.shape, self.batch_shape))
 
 
+class _LogProbOfChosen(TrackedFunction):
+    """Entries ``chosen (..., 1)`` of the log-softmax of logits, with fewer operations than autograd would need."""
+
+    @staticmethod
+    def forward(ctx, logits, chosen):
+        log_total = torch.logsumexp(logits, -1, keepdim=True)
+        ctx.save_for_backward(logits, chosen, log_total)
+        return (logits.gather(-1, chosen) - log_total).squeeze(-1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        logits, chosen, log_total = ctx.saved_tensors
+        grad = grad.unsqueeze(-1)
+        return (torch.exp(logits - log_total) * -grad).scatter_add(-1, chosen, grad), None
+
+
 class CategoricalActions(OptionActions):
     r"""Discrete actions; an :class:`OptionActions` of event shape ``(T,)``.
 
@@ -102,7 +119,7 @@ class CategoricalActions(OptionActions):
         logits = self.logits.expand(shape + self.logits.shape[-2:])
         chosen = value[..., None, None].expand(logits.shape[:-1] + (1,))
         if logits.shape[-1] <= _FEW:
-            return logits.gather(-1, chosen).squeeze(-1) - torch.logsumexp(logits, -1)
+            return _LogProbOfChosen.apply(logits, chosen)
         return torch.log_softmax(logits, -1).gather(-1, chosen).squeeze(-1)
 
     def sample(self, sample_shape=torch.Size()):

@@ -86,9 +86,12 @@ class CompiledLogMarginal(TrackedFunction):
     @staticmethod
     def backward(ctx, grad):
         _refuse_double_backward()
-        weights, logits, emission = ctx.saved_tensors
-        grad = grad.unsqueeze(-1)
-        return weights * grad, logits * grad.unsqueeze(-1), emission * grad.unsqueeze(-1), None
+        shapes = (1,), (1, 1), (1, 1)
+        grads = [
+            saved * grad.reshape(-1, *shape) if needed else None
+            for saved, shape, needed in zip(ctx.saved_tensors, shapes, ctx.needs_input_grad)
+        ]
+        return *grads, None
 
 
 def mask_out(logits: Tensor, emission: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:

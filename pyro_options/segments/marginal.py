@@ -33,7 +33,7 @@ def run_kernel(
     if not KERNEL.take(log_weights, emission):
         return None
     N, T, K = emission.shape
-    chances = poisson_lengths(boundaries.rate, T, torch.empty((), dtype=torch.float64))
+    chances = poisson_lengths(boundaries.rate, T, torch.empty((), dtype=torch.float64, device=emission.device))
     results = SegmentGradients(
         emission.new_empty(N),
         emission.new_empty((N * gradients, K)),

@@ -109,6 +109,10 @@ class DeviceTensor(Tensor):
         """For Pyro's provenance, which keeps this tensor beside it and calls operations on that one."""
         return self.inner.view_as(self.inner).as_subclass(cls)
 
+    def tolist(self):
+        _sync("tolist")
+        return self.inner.tolist()
+
     @property
     def data(self):
         return self.detach()
