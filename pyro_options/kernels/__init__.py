@@ -1,4 +1,4 @@
-"""Five numba kernels for the CPU, and the registry that decides when they run."""
+"""Compiled kernels for the CPU, their twins for CUDA, and the registry that decides when they run."""
 
 import lazy_loader
 
