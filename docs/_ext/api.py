@@ -21,7 +21,7 @@ FIRST = ("discovery", "skills", "data", "models", "guides", "infer", "growth", "
 
 
 def public_modules() -> list[str]:
-    """Names of ``errors`` and of all packages, each before those inside it."""
+    """Names of ``errors`` and of all packages with public names, each before those inside it."""
     top = [found.name for found in pkgutil.iter_modules(pyro_options.__path__) if found.name != "__main__"]
     top += {"models", "guides"} - set(top)  # folders at the root, which only an installed package maps
     ranks = {name: rank for rank, name in enumerate(FIRST)}
@@ -30,7 +30,8 @@ def public_modules() -> list[str]:
         names.append(f"pyro_options.{name}")
         module = importlib.import_module(names[-1])
         inside = pkgutil.walk_packages(getattr(module, "__path__", []), f"{names[-1]}.")
-        names += sorted(found.name for found in inside if found.ispkg)
+        packages = sorted(found.name for found in inside if found.ispkg)
+        names += [name for name in packages if public_names(importlib.import_module(name))]
     return names
 
 

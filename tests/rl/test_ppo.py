@@ -55,6 +55,7 @@ def test_equals_ppo_bit_for_bit_with_dict_observations():
     assert_same_parameters(*runs)
 
 
+@pytest.mark.filterwarnings("ignore:PPO discounts a skill")  # which is what this is about
 def test_durations_change_what_is_learned():
     """The comparison above could see a difference."""
     env = dict(skills=linear_skills())
