@@ -93,8 +93,9 @@ class TorchChainMarginal(TrackedFunction):
     @staticmethod
     def backward(ctx, grad):
         _refuse_double_backward()
-        *inputs, state, log_normalizer = ctx.saved_tensors
-        results = _in_torch(*inputs, forward=ChainMessages(state, log_normalizer))
+        log_first, log_rows, leave_logits, emission, *messages = ctx.saved_tensors
+        inputs = log_first, log_rows, leave_logits, emission
+        results = _in_torch(log_first, log_rows, leave_logits, emission, ChainMessages(*messages))
         return _scaled(results, grad, [part.shape for part in inputs])
 
 
@@ -104,15 +105,15 @@ class CompiledChainMarginal(TrackedFunction):
     @staticmethod
     def forward(ctx, log_first, log_rows, leave_logits, emission):
         results = _run_kernel(log_first, log_rows, leave_logits, emission, gradients=True)
-        ctx.save_for_backward(*results[1:-1])
+        ctx.save_for_backward(*results[1:5])
         ctx.shapes = [part.shape for part in (log_first, log_rows, leave_logits, emission)]
         return results.value
 
     @staticmethod
     def backward(ctx, grad):
         _refuse_double_backward()
-        results = _Results(grad, *ctx.saved_tensors, grad)
-        return _scaled(results, grad, ctx.shapes)
+        first, rows, leave, emission = ctx.saved_tensors
+        return _scaled(_Results(grad, first, rows, leave, emission, starts=grad), grad, ctx.shapes)
 
 
 def _scaled(results: _Results, grad: Tensor, shapes: Sequence[torch.Size]) -> tuple[Tensor, ...]:
