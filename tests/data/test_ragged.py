@@ -139,7 +139,7 @@ def test_neighbours_in_a_batch_are_drawn_anew():
 def loss_of(trainer, batch):
     torch.manual_seed(3)
     trainer.optimizer.zero_grad(set_to_none=True)
-    loss = trainer._loss_and_grads(batch.unpack())
+    loss = float(trainer._loss_and_grads(batch.unpack()))
     return loss, [p.grad.clone() for p in trainer.parameters()]
 
 
@@ -165,7 +165,7 @@ def test_unequal_batches_give_the_gradient_of_the_whole(per):
 
 def trainer_elbo(trainer, batch):
     torch.manual_seed(3)
-    loss = trainer._loss_and_grads(batch)
+    loss = float(trainer._loss_and_grads(batch))
     return -loss - trainer.entropy.bonus * batch.population / batch.dataset_size
 
 
