@@ -27,6 +27,7 @@ class Steps(ABC):
     shape: tuple[int, ...]  # of the value of one step
     dtype: torch.dtype
     device: torch.device
+    is_padded: bool = False  # whether the padded form is what is stored
 
     @abstractmethod
     def __getitem__(self, index: Any) -> "Steps":
@@ -83,6 +84,7 @@ class PaddedSteps(Steps):
 
     values: Tensor  # (N, T, …)
     lengths: Tensor
+    is_padded = True
 
     @cached_property
     def mask(self) -> Tensor:  # type: ignore[override]  # a property that is computed once for all who read a batch

@@ -15,7 +15,7 @@ from .batching import bucketed
 from .bits import unpack_bits
 from .ingestion import is_ragged
 from .notebook import trajectories_html
-from .steps import PaddedSteps, Steps
+from .steps import Steps
 
 _FIELDS = (
     *("state_steps", "action_steps", "num_actions", "population", "dataset_size", "packed", "action_bounds"),
@@ -171,7 +171,7 @@ class StoredEpisodes:
     @property
     def ragged(self) -> bool:
         """Whether episodes differ so much in length that batches are made of similar ones."""
-        return is_ragged(self.lengths, self.state_steps.width) and not isinstance(self.state_steps, PaddedSteps)
+        return is_ragged(self.lengths, self.state_steps.width) and not self.state_steps.is_padded
 
     @property
     def typical_length(self) -> int:
@@ -212,7 +212,7 @@ class StoredEpisodes:
         """All fields, those of arrays as tensors or as iterators over parts of them."""
         stores = {"stored": self.state_steps, "actions": self.action_steps}
         arrays = {
-            name: steps.padded() if isinstance(steps, PaddedSteps) else steps and steps.chunks()
+            name: steps.padded() if steps is not None and steps.is_padded else steps and steps.chunks()
             for name, steps in stores.items()
         }
         rest = {"num_actions": self.num_actions, "population": self.population, "packed": self.packed}

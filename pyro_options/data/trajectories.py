@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -273,6 +274,13 @@ class Trajectories(StoredEpisodes):
     def flat_states(self) -> "Trajectories":
         """The same episodes with states of one axis, for models without a network for their shape."""
         return self if self.state_shape is None else self._replace(state_shape=None)
+
+    def with_steps(self, state_steps: Steps | None = None, action_steps: Steps | None = None) -> "Trajectories":
+        """The same episodes with other stores of their values; a new one of actions has no known bounds."""
+        changes: dict[str, Any] = {} if state_steps is None else {"state_steps": state_steps}
+        if action_steps is not None:
+            changes |= {"action_steps": action_steps, "action_bounds": None}
+        return self._replace(**changes)
 
     def __getitem__(self, index) -> "Trajectories":
         """The episodes at ``index`` (an integer, slice, list or tensor), as a minibatch of these.

@@ -9,7 +9,6 @@ import torch
 from pyro_options.errors import check
 
 from .archive import array_names, naming, read_archive, write_archive
-from .steps import PaddedSteps
 
 if TYPE_CHECKING:
     from .trajectories import Trajectories
@@ -22,7 +21,7 @@ _HEADER = ("format", "packed", "acts", "num_actions")
 
 def write_trajectories(path: str | os.PathLike, data: "Trajectories") -> None:
     """Writes demonstrations, atomically."""
-    flat = not isinstance(data.state_steps, PaddedSteps)
+    flat = not data.state_steps.is_padded
     stores = {"states": data.state_steps, "actions": data.action_steps}
     arrays = {
         name: torch.cat(list(steps.chunks())) if flat else steps.padded()

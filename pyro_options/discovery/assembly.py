@@ -98,6 +98,7 @@ def make_plan(
     :param held_back: hold episodes out even if nothing in ``config`` needs them, to compare it with other settings
     :param given: training settings that override ``train``
     """
+    check(0 < validation <= 0.5, "a share of episodes for validation in (0, 0.5]", validation)
     tries = config.num_options is None and config.growth.judges_after_training
     judged = tries or config.searches or held_back
     train_on, judge = _split_for_growth(data, validation, seed) if judged else (data, None)
@@ -131,7 +132,6 @@ def _split_for_growth(data: Trajectories, share: float, seed: int) -> tuple[Traj
     Of few episodes more than ``share`` are held out, since few judge badly: up to :data:`FEWEST_JUDGES`, and no more
     than a quarter.
     """
-    check(0 < share <= 0.5, "a share of episodes for validation in (0, 0.5]", share)
     count = max(2, round(share * len(data)), min(FEWEST_JUDGES, len(data) // 4))
     return data.split(count / len(data), seed) if count <= len(data) // 2 else (data, None)
 

@@ -75,14 +75,13 @@ def state_inputs(data: Trajectories, skip_constant: bool = True, standardize: bo
 
 
 def action_units(data: Trajectories) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each dimension of continuous actions.
+    """Mean and standard deviation of each dimension of continuous actions, in double precision.
 
     For a constant dimension the second is its absolute value instead, or 1 if it is zero.
     """
     center, unit = moments(data.given_actions())
     size = torch.where(center == 0, 1.0, center.abs())
-    dtype = torch.get_default_dtype()
-    return center.to(dtype), torch.where(unit == 0, size, unit).to(dtype)
+    return center, torch.where(unit == 0, size, unit)
 
 
 def _varying_sizes(data: Trajectories, standardize: bool, num_episodes: int = 100) -> Callable[[], Iterator[Tensor]]:

@@ -20,16 +20,21 @@ from .assembly import Plan
 from .search import Trial
 from .trainings import one_policy
 from .trust import Judged, measure
+from .units import Units
 
 
 def found_skills(model: Any, guide: Any, data: Trajectories, action_names=None, metadata=None) -> Skills:
     """The skills of a trained model, with their statistics on ``data``, the most used first."""
     given = {"packed": data.packed, "action_names": action_names, "metadata": metadata}
-    found = to_skills(model, guide, **given)
-    segmentation = found.segment(data)
-    found.summary = found.summarize(data, segmentation)
-    found.metadata["places"] = [one.to_dict() for one in find_places(segmentation, data)]
-    return found.used(0.0)
+    return with_summary(to_skills(model, guide, **given), data)
+
+
+def with_summary(skills: Skills, data: Trajectories) -> Skills:
+    """Skills with their statistics on ``data``, the most used first."""
+    segmentation = skills.segment(data)
+    skills.summary = skills.summarize(data, segmentation)
+    skills.metadata["places"] = [one.to_dict() for one in find_places(segmentation, data)]
+    return skills.used(0.0)
 
 
 def options_in_use(
@@ -56,24 +61,40 @@ def options_in_use(
     return component_counts(trainer.model, trainer.guide, shown, num_draws, min_share=IN_USE, batch_size=rows)
 
 
-def training_record(trainer: Trainer, plan: Plan, method: str | None, restarts: int, trials: list[Trial]) -> dict:
-    """How the training went, as JSON values, for the metadata of its skills."""
-    history, growth = trainer.history, trainer.growth
+def training_record(
+    trainer: Trainer, plan: Plan, method: str | None, restarts: int, trials: list[Trial], units: Units | None
+) -> dict:
+    """How the training went, as JSON values, for the metadata of its skills.
+
+    :param units: of the user, in which likelihoods are reported; ``None`` if the training was in these units
+    """
+    history, growth = trainer.history.to_dict(), trainer.growth
+    capacity = [one.to_dict() for one in trials]
+    if units is not None:
+        before, final = (float(units.log_determinants(one).mean()) for one in (trainer.data, trainer.final_data))
+        history["objective"] = [
+            one + (final if trainer.config.in_final_phase(epoch) else before)
+            for epoch, one in enumerate(history["objective"])
+        ]
+        if trainer.held_out is not None:
+            judged = units.log_determinants(trainer.held_out)
+            scores = history["judge_scores"]
+            history["judge_scores"] = [one + more for one, more in zip(scores, judged.tolist())]
+            for one in capacity:
+                one["held_out"] += float(judged.sum()) / trainer.held_out.num_steps
     return {
         "method": {"name": method} | plan.config.to_dict(),
         "train": asdict(plan.train),
         "restarts": restarts,
-        "history": history.to_dict(),
-        "capacity": [one.to_dict() for one in trials],
+        "history": history,
+        "capacity": capacity,
         "growth": [] if growth is None else [event.to_dict() for event in growth.history],
         "updates": trainer.num_steps,
-        "seconds": history.seconds,
+        "seconds": history["seconds"],
     }
 
 
-def data_record(
-    skills: Skills, trainer: Trainer, data: Trajectories, test: Trajectories | None, others: Sequence[Trainer]
-) -> dict:
+def data_record(skills: Skills, data: Trajectories, test: Trajectories | None) -> dict:
     """What the data say about the skills, as JSON values, for their metadata.
 
     :param test: episodes that were kept for evaluation
@@ -81,11 +102,13 @@ def data_record(
     likelihood = {"train": skills.log_likelihood(data)}
     if test is not None:
         likelihood["held_out"] = skills.log_likelihood(test)
-    return {
-        "episodes": {"train": len(data), "held_out": 0 if test is None else len(test)},
-        "log_likelihood": likelihood,
-        "options_in_use": options_in_use(trainer, data, others=others).to_dict(),
-    }
+    episodes = {"train": len(data), "held_out": 0 if test is None else len(test)}
+    return {"episodes": episodes, "log_likelihood": likelihood}
+
+
+def usage_record(trainer: Trainer, data: Trajectories, others: Sequence[Trainer]) -> dict:
+    """The posterior over the number of options in use, as JSON values, for the metadata of skills."""
+    return {"options_in_use": options_in_use(trainer, data, others=others).to_dict()}
 
 
 def trust_record(
@@ -96,12 +119,16 @@ def trust_record(
     test: Trajectories | None,
     others: Sequence[Trainer],
     callbacks: Callbacks = Callbacks(),
+    inputs: Sequence[str] = (),
 ) -> Trust:
-    """How far the skills can be trusted; trains single policies for comparison."""
+    """How far the skills can be trusted; trains single policies for comparison.
+
+    :param inputs: warnings about the demonstrations
+    """
     other_skills = [to_skills(one.model, one.guide, packed=data.packed) for one in others]
     judged = _judged(trainer, skills, data, test)
     single = one_policy(plan.config, plan.train, callbacks.members, trainer.workers)
-    return measure(skills, data, judged, single, other_skills, plan.config.action_families, callbacks)
+    return measure(skills, data, judged, single, other_skills, plan.config.action_families, callbacks, inputs)
 
 
 def _judged(trainer: Trainer, skills: Skills, data: Trajectories, test: Trajectories | None) -> Judged | None:

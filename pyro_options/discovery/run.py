@@ -17,6 +17,7 @@ from pyro_options.infer.parallel import join_workers
 from pyro_options.infer.progress import with_progress
 from pyro_options.infer.train_config import TrainConfig
 from pyro_options.persistence.checkpoint import Checkpoint
+from pyro_options.skills.from_model import to_skills
 from pyro_options.skills.skills import Skills
 
 from .action_families import looks_one_hot
@@ -24,11 +25,13 @@ from .assembly import with_families
 from .capacity import AUTO
 from .config import DEFAULT_METHOD, MethodConfig, method_config
 from .growth import GROWTH_FIELDS
-from .outcome import data_record, found_skills, training_record, trust_record
+from .outcome import data_record, training_record, trust_record, usage_record, with_summary
 from .presets import with_preset
 from .resuming import checkpoint_to, saved_capacity, saved_interval, saved_restarts
 from .search import MIN_EPOCHS
 from .trainings import Trainings
+from .trust import input_warnings
+from .units import Units
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +83,16 @@ def _restarts(given: int | None, method: str | None, long: bool, made: bool, sav
     fix = "Pass a function that makes it: every start needs initial values of its own."
     check(given == 1 or not made, "restarts=1 with a module that is there already", given, fix)
     return given
+
+
+def _units(config: MethodConfig, data: Trajectories) -> Units | None:
+    """The units of the demonstrations, unless the method reads states and actions as they are.
+
+    Modules and models of your own have their own units.
+    """
+    named = isinstance(config.model, str) and not isinstance(config.guide, nn.Module)
+    applies = config.standardize and named
+    return Units.of(data, config.action_families, config.network is not None) if applies else None
 
 
 def discover(
@@ -177,27 +190,31 @@ def discover(
     known, interval = saved_capacity(saved, described), saved_interval(saved)
     workers = join_workers()
     told = with_progress(Callbacks(callbacks), progress) if workers.writes else Callbacks()
-    trainings = Trainings(data, known, train, validation, seed, interval, described.searches, given, told, workers)
+    units = _units(described, data)
+    seen, seen_test, known = (data, test, known) if units is None else units.of_discovery(data, test, known)
+    trainings = Trainings(seen, known, train, validation, seed, interval, described.searches, given, told, workers)
 
     plan, first, trials = trainings.searched()
-    about = {"method": plan.config.to_dict()} | ({"restarts": restarts} if restarts > 1 else {})
+    in_units = plan if units is None else units.plan(plan)
+    about = {"method": in_units.config.to_dict()} | ({"restarts": restarts} if restarts > 1 else {})
     if saved is not None:
         saved = replace(saved, about={**saved.about, **about})
     trainer = trainings.best(plan, restarts, saved, first)
     told.on_phase(Phase("training"))
     trainer.run()
-    skills = found_skills(trainer.model, trainer.guide, data, trajectories.action_names)
+    raw = to_skills(trainer.model, trainer.guide, packed=data.packed, action_names=trajectories.action_names)
+    skills = with_summary(raw if units is None else units.restore(raw), data)
 
     measures = trust and plan.train.epochs >= MIN_EPOCHS
     # growth from one option takes the whole training, so that shorter ones would find fewer
     repeats = measures and described.num_options is None and plan.config.growth.judges_after_training and not made
     others = trainings.others(plan, restarts) if repeats else []
-    skills.metadata |= training_record(trainer, plan, method, restarts, trials)
-    skills.metadata |= data_record(skills, trainer, data, test, others)
+    skills.metadata |= training_record(trainer, in_units, method, restarts, trials, units)
+    skills.metadata |= data_record(skills, data, test) | usage_record(trainer, seen, others)
     if trajectories.state_names is not None:
         skills.metadata["state_names"] = list(trajectories.state_names)
     if measures:
-        record = trust_record(skills, trainer, plan, data, test, others, told)
+        record = trust_record(raw, trainer, plan, seen, seen_test, others, told, input_warnings(data))
         skills.metadata["trust"] = record.to_dict()
         for text in record.warnings if workers.writes else ():
             warnings.warn(text, DiscoveryWarning, stacklevel=2)

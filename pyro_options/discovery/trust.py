@@ -1,7 +1,7 @@
 """Measures how far a discovery can be trusted, after training."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,6 +143,7 @@ def measure(
     others: list[Skills],
     families: Any,
     callbacks: Callback = Callback(),
+    inputs: Sequence[str] = (),
 ) -> Trust:
     """The record of trust of these skills.
 
@@ -152,10 +153,11 @@ def measure(
     :param others: skills from other starts
     :param families: of the action dimensions
     :param callbacks: told of every training
+    :param inputs: warnings about the demonstrations, see :func:`input_warnings`
     """
     segmentation = skills.segment(data)
     own = skills.policy.network if isinstance(skills.policy.network, StateNetwork) else None
-    found: dict = {"at_bounds": share_at_bounds(data, families), "inputs": input_warnings(data)}
+    found: dict = {"at_bounds": share_at_bounds(data, families), "inputs": tuple(inputs)}
     if judged is not None:
         steps = judged.episodes.num_steps
         held_out = float(judged.scores.sum()) / steps

@@ -13,6 +13,29 @@ from .varying_inputs import VaryingInputs, used_rows
 
 _ROWS = 256  # episodes to process at a time
 
+#: standardized values are multiples of this. The rounding errors of a change of units are far smaller in double
+#: precision, so that data in any units become the same numbers, bit for bit. Training amplifies the least difference
+#: until it decides between local optima
+GRID = 2.0**-18
+
+
+def standardized(values: Tensor, center: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """``(values - center) / scale``, rounded to a multiple of :data:`GRID`.
+
+    Computed in double precision, but not for integers, such as bytes of images: they are exact in any precision.
+
+    :param values: ``(..., D)``
+    :param center: ``(D,)``
+    :param scale: ``(D,)``, not zero
+    :param dtype: of the result
+    """
+    if not values.is_floating_point():
+        return values.to(dtype).sub_(center.to(dtype)).div_(scale.to(dtype))
+    found = (values.double() - center) / scale
+    if not found.requires_grad:  # rounding has no gradient
+        found = found.div_(GRID).round_().mul_(GRID)
+    return found.to(dtype)
+
 
 def moments(values: Any, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of each entry over the unpadded steps, both ``(D,)`` in double precision.
@@ -32,12 +55,26 @@ def moments(values: Any, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     return mean, torch.sqrt(squares / count)
 
 
-def binary_entries(values: Any, mask: Tensor | None = None) -> Tensor:
-    """Which entries are 0 or 1 at every unpadded step, booleans ``(D,)``."""
-    binary = torch.ones(values.shape[-1], dtype=torch.bool, device=values.device)
+def units(values: Any, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Center and scale that standardize each entry, both ``(D,)`` in double precision.
+
+    Mean and standard deviation; of entries with two values these, which become 0 and 1 (0 and 1 themselves stay as they
+    are); of constant entries the value and 1.
+
+    :param values: ``(N, T, D)``, or an object whose ``chunks()`` iterates over parts ``(steps, D)`` of them
+    :param mask: ``(N, T)``, unless there are chunks
+    """
+    center, scale = moments(values, mask)
+    low, high = torch.full_like(center, torch.inf), torch.full_like(center, -torch.inf)
     for rows in used_rows(values, mask, _ROWS):
-        binary &= ((rows == 0) | (rows == 1)).all(0)
-    return binary
+        low, high = torch.minimum(low, rows.double().amin(0)), torch.maximum(high, rows.double().amax(0))
+    two = torch.ones_like(low, dtype=torch.bool)
+    for rows in used_rows(values, mask, _ROWS):
+        two &= ((rows.double() == low) | (rows.double() == high)).all(0)
+    constant, bits = low == high, (low == 0) & (high == 1)
+    center = torch.where(two, low.masked_fill(bits, 0.0), center)
+    scale = torch.where(two, (high - low).masked_fill(constant, 1.0), scale)
+    return center, scale.masked_fill(scale == 0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -63,25 +100,28 @@ class _Selected:
 class StandardizedInputs(VaryingInputs):
     """Selects the entries of a state that vary and scales each to mean 0, standard deviation 1 on the demonstrations.
 
-    So the results do not depend on the units of the entries. Entries that are 0 or 1 (bits, one-hot codes) are not
-    scaled.
+    So the results do not depend on the units of the entries, see :func:`standardized`. Entries with two values (bits,
+    one-hot codes) become 0 and 1.
 
     :param index: the entries to keep, in increasing order
     :param state_dim: size of a whole state
     :param center: subtracted from the entries kept, ``(len(index),)``
     :param scale: positive divisors, ``(len(index),)``
+    :param dtype: of the output, by default torch's default
     """
 
     center: Tensor
     scale: Tensor
+    like: Tensor
 
-    def __init__(self, index: Tensor, state_dim: int, center: Tensor, scale: Tensor):
+    def __init__(self, index: Tensor, state_dim: int, center: Tensor, scale: Tensor, dtype: torch.dtype | None = None):
         super().__init__(index, state_dim)
         for name, value in (("center", center), ("scale", scale)):
             check(value.shape == index.shape, f"one {name} for each of {len(index)} entries", tuple(value.shape))
         check(bool((scale > 0).all()) and bool(scale.isfinite().all()), "scales > 0 and finite", scale.tolist())
-        self.register_buffer("center", center.clone())
-        self.register_buffer("scale", scale.clone())
+        self.register_buffer("center", center.double())
+        self.register_buffer("scale", scale.double())
+        self.register_buffer("like", torch.empty(0, dtype=dtype), persistent=False)  # follows the type of the module
 
     @classmethod
     def fitted(cls, selected: VaryingInputs, states: Any, mask: Tensor | None = None) -> VaryingInputs:
@@ -90,19 +130,15 @@ class StandardizedInputs(VaryingInputs):
         :param states: ``(N, T, D)``, or an object whose ``chunks()`` iterates over parts ``(steps, D)`` of them
         :param mask: ``(N, T)``, unless there are chunks
         """
-        kept = _Selected(selected, states, mask)
-        binary = binary_entries(kept)
-        if bool(binary.all()):
+        return cls.with_units(selected, *units(_Selected(selected, states, mask)))
+
+    @classmethod
+    def with_units(cls, selected: VaryingInputs, center: Tensor, scale: Tensor) -> VaryingInputs:
+        """Standardizes the entries that ``selected`` keeps; returns ``selected`` if that changes none of them."""
+        if bool(((center == 0) & (scale == 1)).all()):
             return selected
-        center, scale = moments(kept)
-        plain = binary | (scale == 0)
-        dtype = torch.get_default_dtype()
-        center, scale = center.masked_fill(binary, 0.0).to(dtype), scale.masked_fill(plain, 1.0).to(dtype)
         return cls(selected.index, selected.state_dim, center, scale)
 
     def forward(self, states: Tensor) -> Tensor:
         """``(..., D) -> (..., len(index))``."""
-        kept = super().forward(states)
-        if kept.dtype == self.center.dtype:  # a copy already: two more would add up with wide states
-            return kept.sub_(self.center).div_(self.scale)
-        return (kept - self.center) / self.scale
+        return standardized(super().forward(states), self.center, self.scale, self.like.dtype)

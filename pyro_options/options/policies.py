@@ -10,6 +10,7 @@ from pyro_options.errors import check
 from pyro_options.growth.growable import Growable, GrowableHeads
 from pyro_options.nn.networks import mlp, output_size
 from pyro_options.nn.shared_product import ReadsStates, shared_product
+from pyro_options.nn.standardized_inputs import standardized
 
 from .actions import CategoricalActions, GaussianActions
 from .families import ActionFamily, ActionLayout, CategoricalFamily, GaussianFamily, bounds_of
@@ -119,12 +120,37 @@ class GaussianHeads(_OptionHeads):
 
     def total_log_scale(self) -> Tensor:
         """Log standard deviations in the units of the actions, ``(K, A)``."""
-        return self.log_scale().clamp(min=self.min_log_scale) + torch.log(self.unit)
+        return self.standardized_log_scale() + torch.log(self.unit).to(self.heads.weight.dtype)
+
+    def standardized_log_scale(self) -> Tensor:
+        """Log standard deviations in multiples of ``unit``, ``(K, A)``."""
+        return self.log_scale().clamp(min=self.min_log_scale)
 
     def gaussian(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> GaussianActions:
         """The distribution of the Gaussian dimensions from their outputs, ``(..., T, K, A)``."""
-        bounds = (self.low, self.high) if self.saturates else None
-        return GaussianActions(self.center + self.unit * outputs, self.total_log_scale(), path, mask, bounds)
+        bounds = (self.low.to(outputs.dtype), self.high.to(outputs.dtype)) if self.saturates else None
+        mean = self.center.to(outputs.dtype) + self.unit.to(outputs.dtype) * outputs
+        return GaussianActions(mean, self.total_log_scale(), path, mask, bounds)
+
+    def standardized_gaussian(self, outputs: Tensor, actions: Tensor) -> tuple[GaussianActions, Tensor, Tensor]:
+        """The Gaussian dimensions in multiples of ``unit`` from ``center``, which do not depend on the user's units.
+
+        :param outputs: of these dimensions, ``(..., T, K, A)``
+        :param actions: in the user's units, ``(..., T, A)``
+        :returns: the distribution, the actions in the same units, and the nats to add to each step for a density in the
+            user's units ``(..., T)``
+        """
+        center, unit, dtype = self.center, self.unit, outputs.dtype
+        plain = bool((center == 0).all()) and bool((unit == 1).all())
+
+        def changed(values: Tensor) -> Tensor:
+            return values.to(dtype) if plain else standardized(values, center, unit, dtype)
+
+        low, high, values = changed(self.low), changed(self.high), changed(actions)
+        inside = (values > low) & (values < high)
+        nats = -(inside * torch.log(unit.double())).sum(-1)
+        bounds = (low, high) if self.saturates else None
+        return GaussianActions(outputs, self.standardized_log_scale(), bounds=bounds), values, nats
 
 
 class GaussianPolicy(GaussianHeads):
@@ -165,6 +191,15 @@ class GaussianPolicy(GaussianHeads):
     def distribution(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> GaussianActions:
         """The distribution of actions from the outputs of the heads, ``(..., T, K, action_dim)``."""
         return self.gaussian(outputs, path, mask)
+
+    def standardized_log_prob(self, states: Tensor, actions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """log π_k(a_t | s_t) in standardized units ``(..., T, K)``, and the nats to add to each step in the user's.
+
+        :param actions: in the user's units, ``(..., T, A)``
+        :param mask: unpadded steps ``(..., T)``
+        """
+        gaussian, values, nats = self.standardized_gaussian(self.outputs(states), actions)
+        return gaussian.component_log_prob(values), nats * mask
 
     def forward(self, states: Tensor, path: Tensor | None = None, mask: Tensor | None = None) -> GaussianActions:
         return self.distribution(self.outputs(states), path, mask)
@@ -213,6 +248,15 @@ class MixedPolicy(GaussianHeads):
         """The distribution of actions from the outputs of the heads, ``(..., T, K, out)``."""
         real, *logits = outputs.split(self.layout.sizes, -1)
         return MixedActions(self.layout, self.gaussian(real), [CategoricalActions(part) for part in logits], path, mask)
+
+    def standardized_log_prob(self, states: Tensor, actions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """As that of :class:`GaussianPolicy`; categorical dimensions have no units."""
+        real, *logits = self.outputs(states).split(self.layout.sizes, -1)
+        gaussian, values, nats = self.standardized_gaussian(real, actions[..., self.layout.real])
+        changed = actions.to(real.dtype, copy=True)
+        changed[..., self.layout.real] = values
+        whole = MixedActions(self.layout, gaussian, [CategoricalActions(part) for part in logits], mask=mask)
+        return whole.component_log_prob(changed), nats * mask
 
     def forward(self, states: Tensor, path: Tensor | None = None, mask: Tensor | None = None) -> MixedActions:
         return self.distribution(self.outputs(states), path, mask)

@@ -177,7 +177,8 @@ def _rebuild(
             layers.append(VaryingInputs(left.pop(f"{name}.{i}.index"), int(config["state_dim"])))
         elif kind == "standardized":
             index, center, scale = (left.pop(f"{name}.{i}.{key}") for key in ("index", "center", "scale"))
-            layers.append(StandardizedInputs(index, int(config["state_dim"]), center, scale))
+            kind = left[f"{name}.weight"].dtype
+            layers.append(StandardizedInputs(index, int(config["state_dim"]), center, scale, kind))
         elif kind == "linear":
             values = {key: left.pop(f"{name}.{i}.{key}") for key in ("weight", "bias")}
             layer = nn.Linear(values["weight"].shape[1], values["weight"].shape[0], dtype=values["weight"].dtype)

@@ -82,7 +82,7 @@ def _objective(
         if skills.log_rows is not None:
             view.log_rows = torch.log_softmax(skills.log_rows, -1)
         total = sum(one.square().sum() for one in parameters) / (2 * prior_scale**2)
-        for _, _, path, emission in batches(view, data, len(data)):
+        for _, _, path, emission, _ in batches(view, data, len(data)):
             total = total - path.log_marginal(emission).sum()
         return total
 

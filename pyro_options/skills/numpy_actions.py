@@ -50,7 +50,8 @@ class GaussianRule:
 
     def __init__(self, policy: GaussianHeads):
         self.scale = np.exp(policy.total_log_scale().detach().cpu().numpy())  # (K, A)
-        self.bounds = policy.low.cpu().numpy(), policy.high.cpu().numpy()
+        kind = self.scale.dtype
+        self.bounds = policy.low.cpu().numpy().astype(kind), policy.high.cpu().numpy().astype(kind)
         self.saturates = policy.saturates
 
     def act(self, outputs: np.ndarray, option: Any, rng: np.random.Generator | None) -> np.ndarray:
@@ -77,7 +78,8 @@ class MixedRule:
     """Actions of a :class:`~pyro_options.options.MixedPolicy`: see :class:`CategoricalRule`."""
 
     def __init__(self, policy: MixedPolicy):
-        self.gaussian, self.layout, self.like = GaussianRule(policy), policy.layout, policy.center.cpu()
+        self.gaussian, self.layout = GaussianRule(policy), policy.layout
+        self.like = policy.log_scale.value.detach().cpu()
         self._values = {d: values.numpy() for d, values in zip(self.layout.values, self.layout.tensors(self.like))}
 
     def _parts(self, outputs: np.ndarray) -> list[np.ndarray]:

@@ -39,7 +39,8 @@ def _steps(layers: list[nn.Module]) -> list[Step]:
     steps = [_step(layer) for layer in layers]
     if layers and isinstance(layers[0], StandardizedInputs):  # two steps: the selection happens before the conversion
         center, scale = _array(layers[0].center), _array(layers[0].scale)
-        steps.insert(1, lambda x: (x - center) / scale)
+        kind = _array(layers[0].like).dtype
+        steps.insert(1, lambda x: ((x - center) / scale).astype(kind))
     return steps
 
 
@@ -73,18 +74,21 @@ class NumpyHeads:
             center, unit = _array(module.center), _array(module.unit)
             logits = self.bias.shape[-1] - len(unit)  # behind the means
             center, unit = np.pad(center, (0, logits)), np.pad(unit, (0, logits), constant_values=1.0)
-            self.weight = self.weight * unit[:, None]
-            self.bias = self.bias * unit + center
+            kind = self.weight.dtype
+            self.weight = (self.weight * unit[:, None]).astype(kind)
+            self.bias = (self.bias * unit + center).astype(kind)
         steps = [_through_torch(module.network, heads.weight)] if layers is None else _steps(layers)
         # Entries are selected before the conversion to floating point, which is cheaper.
         selects = layers is not None and len(layers) >= 1 and isinstance(layers[0], VaryingInputs)
         self._select = steps.pop(0) if selects else None
+        self._exact = selects and isinstance(layers[0], StandardizedInputs)  # type: ignore[index]
         self._steps = steps
 
     def features(self, states: np.ndarray) -> np.ndarray:
         """The input of the heads."""
         x = states if self._select is None else self._select(states)
-        x = x.astype(self.weight.dtype, copy=False)
+        if not self._exact:  # large values lose digits
+            x = x.astype(self.weight.dtype, copy=False)
         for step in self._steps:
             x = step(x)
         return x

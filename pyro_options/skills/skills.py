@@ -67,8 +67,8 @@ class Skills(ActingSkills):
         """Exact log-likelihood of the actions of each episode given its states, ``(N,)`` in nats."""
         check_trajectories(trajectories)
         found = torch.zeros(len(trajectories), dtype=torch.float64)
-        for index, _, path, emission in batches(self, trajectories, batch_size):
-            scores = path.log_marginal(emission)
+        for index, _, path, emission, nats in batches(self, trajectories, batch_size):
+            scores = path.log_marginal(emission) + nats
             check_scores(scores, index)
             found[index] = scores.double().cpu()
         return found
@@ -86,14 +86,14 @@ class Skills(ActingSkills):
         places, dtype = FlatPlaces(lengths), self.log_weights.dtype
         options, switches = torch.zeros(steps, dtype=torch.long), torch.zeros(steps, dtype=dtype)
         scores = torch.zeros(len(lengths), dtype=dtype)
-        for index, batch, path, emission in batches(self, trajectories, batch_size):
+        for index, batch, path, emission, nats in batches(self, trajectories, batch_size):
             posterior = path.posterior(emission)
             check_scores(posterior.log_marginal, index)
             best = path.viterbi(emission)[0] if method == "viterbi" else posterior.options.argmax(-1)
             at, mask = places.of(index, batch.mask.shape[1])
             options[at[mask]] = best.cpu()[mask]
             switches[at[mask]] = posterior.switches.cpu()[mask]
-            scores[index] = posterior.log_marginal.cpu()
+            scores[index] = (posterior.log_marginal + nats).cpu()
         width = trajectories.state_steps.width
         return Segmentation.from_flat(options, switches, lengths, scores, self.num_options, width)
 
@@ -104,7 +104,7 @@ class Skills(ActingSkills):
         segmentation = self.segment(trajectories) if segmentation is None else segmentation
         before, places = options_before(segmentation), segmentation.places
         rates = torch.zeros(len(before))
-        for index, batch, _, _ in batches(self, trajectories, 256):
+        for index, batch, *_ in batches(self, trajectories, 256):
             at, mask = places.of(index, batch.mask.shape[1])
             logits = self.termination(batch.states).cpu().gather(-1, before[at].unsqueeze(-1)).squeeze(-1)
             rates[at[mask]] = torch.sigmoid(logits).float()[mask]
