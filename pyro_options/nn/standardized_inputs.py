@@ -59,7 +59,7 @@ def units(values: Any, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Center and scale that standardize each entry, both ``(D,)`` in double precision.
 
     Mean and standard deviation; of entries with two values these, which become 0 and 1 (0 and 1 themselves stay as they
-    are); of constant entries the value and 1.
+    are); of other constant entries the value and 1.
 
     :param values: ``(N, T, D)``, or an object whose ``chunks()`` iterates over parts ``(steps, D)`` of them
     :param mask: ``(N, T)``, unless there are chunks
@@ -71,7 +71,7 @@ def units(values: Any, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     two = torch.ones_like(low, dtype=torch.bool)
     for rows in used_rows(values, mask, _ROWS):
         two &= ((rows.double() == low) | (rows.double() == high)).all(0)
-    constant, bits = low == high, (low == 0) & (high == 1)
+    constant, bits = low == high, ((low == 0) | (low == 1)) & ((high == 0) | (high == 1))
     center = torch.where(two, low.masked_fill(bits, 0.0), center)
     scale = torch.where(two, (high - low).masked_fill(constant, 1.0), scale)
     return center, scale.masked_fill(scale == 0, 1.0)
