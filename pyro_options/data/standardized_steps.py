@@ -23,7 +23,7 @@ class StandardizedSteps(Steps):
     dtype: torch.dtype
 
     @property
-    def lengths(self) -> Tensor:  # type: ignore[override]
+    def lengths(self) -> Tensor:
         return self.source.lengths
 
     @property
