@@ -87,7 +87,7 @@ class PaddedSteps(Steps):
     is_padded = True
 
     @cached_property
-    def mask(self) -> Tensor:  # type: ignore[override]  # a property that is computed once for all who read a batch
+    def mask(self) -> Tensor:  # computed once for all who read a batch
         return super().mask
 
     @property

@@ -44,11 +44,11 @@ def _bad(value: object) -> bool:
 
 def _bad_names(named: Sequence[tuple[str, Tensor | None]]) -> list[str]:
     """Names of tensors with non-finite values, all read at once."""
-    named = [(name, value) for name, value in named if value is not None]
-    if not named:
+    present = [(name, value) for name, value in named if value is not None]
+    if not present:
         return []
-    sound = torch.stack([value.detach().isfinite().all() for _, value in named]).cpu().tolist()
-    return [name for (name, _), fine in zip(named, sound) if not fine]
+    sound = torch.stack([value.detach().isfinite().all() for _, value in present]).cpu().tolist()
+    return [name for (name, _), fine in zip(present, sound) if not fine]
 
 
 def bad_parameters(trainer: "Trainer") -> list[str]:
