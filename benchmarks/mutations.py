@@ -61,15 +61,15 @@ MUTATIONS = (
     Mutation(
         "a missing mask: padded steps count",
         "pyro_options/options/marginal.py",
-        "return torch.where(mask, logits, torch.full_like(logits, NEVER)), torch.where(mask, emission, 0)",
+        "return logits.masked_fill(padding, NEVER), emission.masked_fill(padding, 0)",
         "return logits, emission",
         ("options/test_marginal.py", "options/test_path.py"),
     ),
     Mutation(
         "η instead of log η",
         "models/gem.py",
-        'return log_stick_breaking(pyro.sample("sticks", prior), self.remainder)',
-        'return log_stick_breaking(pyro.sample("sticks", prior), self.remainder).exp()',
+        'return log_stick_breaking(sample_sticks("sticks", prior), self.remainder)',
+        'return log_stick_breaking(sample_sticks("sticks", prior), self.remainder).exp()',
         ("models/test_option_hmm.py",),
     ),
     Mutation(

@@ -58,7 +58,7 @@ class StandardizedSteps(Steps):
     def padded(self, width=None):
         width = self.width if width is None else width
         inside = torch.arange(width, device=self.device) < self.lengths.unsqueeze(-1)
-        return self._values(self.source.padded(width)) * inside.view(*inside.shape, *[1] * len(self.shape))
+        return self._values(self.source.padded(width)).mul_(inside.view(*inside.shape, *[1] * len(self.shape)))
 
     def episode(self, number):
         return self._values(self.source.episode(number))

@@ -85,10 +85,11 @@ class DataBirth:
         check(self.seed_steps >= 0, "seed_steps >= 0", self.seed_steps)
 
     def __call__(self, newborns):
+        device = newborns.require_data().device
         seen = torch.arange(len(newborns.data))
         if len(seen) > MOST_ROWS:
             seen = torch.randperm(len(seen))[:MOST_ROWS]
-        rows = newborns.data if len(seen) == len(newborns.data) else newborns.data[seen.to(newborns.log_weights.device)]
+        rows = newborns.data if len(seen) == len(newborns.data) else newborns.data[seen.to(device)]
         explained = newborns.likelihood(rows)(newborns.trial_weights(0.0))
         share = 1 / (1 + newborns.log_weights.shape[-1]) if self.share is None else self.share
         worst = explained.topk(max(2, round(share * len(explained))), largest=False).indices

@@ -18,6 +18,8 @@ _ROWS = 256  # episodes to process at a time
 #: until it decides between local optima
 GRID = 2.0**-18
 
+_NUMBERS = 2**18  # numbers to standardize at once
+
 
 def standardized(values: Tensor, center: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     """``(values - center) / scale``, rounded to a multiple of :data:`GRID`.
@@ -31,10 +33,20 @@ def standardized(values: Tensor, center: Tensor, scale: Tensor, dtype: torch.dty
     """
     if not values.is_floating_point():
         return values.to(dtype).sub_(center.to(dtype)).div_(scale.to(dtype))
-    found = (values.double() - center) / scale
-    if not found.requires_grad:  # rounding has no gradient
-        found = found.div_(GRID).round_().mul_(GRID)
-    return found.to(dtype)
+    if values.requires_grad:  # rounding has no gradient
+        return ((values.double() - center) / scale).to(dtype)
+    if values.device.type != "cpu" or values.numel() <= _NUMBERS:
+        return _on_grid(values, center, scale).to(dtype)
+    found = torch.empty(values.shape, dtype=dtype)
+    rows = max(1, _NUMBERS // values.shape[-1])  # in parts: double precision takes several times the memory
+    for part, place in zip(values.flatten(end_dim=-2).split(rows), found.view(-1, values.shape[-1]).split(rows)):
+        place.copy_(_on_grid(part, center, scale))
+    return found
+
+
+def _on_grid(values: Tensor, center: Tensor, scale: Tensor) -> Tensor:
+    """Standardized values in double precision, rounded to multiples of :data:`GRID`."""
+    return values.double().sub(center).div_(scale).div_(GRID).round_().mul_(GRID)
 
 
 def moments(values: Any, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

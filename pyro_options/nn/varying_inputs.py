@@ -75,6 +75,8 @@ class VaryingInputs(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """``(..., D) -> (..., len(index))``."""
+        if self.out_features == self.state_dim:
+            return states
         plain = states.device.type == "cpu" and states.dtype is not torch.bfloat16  # numpy has no bfloat16
         if plain and not states.requires_grad:  # six times as fast as index_select
             return torch.from_numpy(np.take(states.numpy(), self.index.numpy(), axis=-1))

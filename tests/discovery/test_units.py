@@ -113,7 +113,8 @@ def test_any_affine_change_gives_the_same_options_and_segmentation(kind, choose)
     assert nats == pytest.approx(float((inside @ logs).sum()), rel=1e-5, abs=1e-2)
     first, last = (one - other for one, other in zip(*(one.metadata["history"]["objective"] for one in (ours, theirs))))
     assert first == pytest.approx(last, rel=1e-5, abs=1e-2)  # the objective is in the units of the user, too
-    assert first == pytest.approx(float((inside @ logs).sum()) / len(data), rel=0.2, abs=1.0)
+    each = inside * logs  # the episodes trained on are some of all, so that their mean may differ
+    assert first == pytest.approx(float(each.sum()) / len(data), abs=1 + 0.2 * float(each.abs().sum()) / len(data))
 
 
 def test_two_values_become_bits():

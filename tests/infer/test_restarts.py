@@ -73,7 +73,6 @@ def test_discover_takes_the_best_and_is_repeatable():
     assert torch.equal(many.policy.heads.weight, again.policy.heads.weight)
     assert len(many.metadata["history"]["objective"]) == 10 and many.metadata["restarts"] == 4
     assert many.metadata["history"]["objective"][1] > one.metadata["history"]["objective"][1]
-    assert len(discover(DATA, "ddo", restarts=2, **QUICK | {"epochs": 0}).metadata["history"]["objective"]) == 0
     with pytest.raises(ValueError, match="restarts >= 1"):
         discover(DATA, restarts=0, **QUICK)
 

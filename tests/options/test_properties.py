@@ -284,7 +284,7 @@ def test_any_legal_data_can_be_learned_from(data):
     [
         ({"trajectories": None}, "Expected Trajectories"),
         ({"trajectories": make_episodes().without_actions()}, "demonstrations with actions"),
-        ({"epochs": 1.5}, "epochs >= 0"),
+        ({"epochs": 1.5}, "epochs >= 1"),
         ({"batch_size": 0}, "batch_size >= 1"),
         ({"learning_rate": math.nan}, "learning_rate > 0"),
         ({"held_out": math.nan}, "a fraction"),

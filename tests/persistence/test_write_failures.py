@@ -60,9 +60,10 @@ def read_only(folder):
 
 def open_to_others(folder):
     """Lets other users pass to a folder that pytest made for this one alone."""
-    for one in (folder, *folder.parents[:3]):
-        if one != Path(tempfile.gettempdir()):
-            one.chmod(0o755)
+    for one in (folder, *folder.parents):
+        if one == Path(tempfile.gettempdir()):
+            break
+        one.chmod(0o755)
 
 
 class Fill(Callback):
