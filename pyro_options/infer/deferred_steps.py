@@ -33,8 +33,13 @@ class _Step(NamedTuple):
     weight: float
 
 
-def _scale_gradients(gradients: list[Tensor], norm: Tensor, largest: float) -> None:
-    """Clips the norm of all gradients together, in three launches and without a sync."""
+def norm_on_device(gradients: list[Tensor]) -> Tensor:
+    """The norm of all gradients, in three launches; in float64, where squares do not overflow."""
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients, 2, torch.float64)))
+
+
+def scale_gradients(gradients: list[Tensor], norm: Tensor, largest: float) -> None:
+    """Clips the norm of all gradients together, in a few launches and without a sync."""
     factor = (largest / (norm + 1e-6)).clamp(max=1.0).to(gradients[0].dtype)
     torch._foreach_mul_(gradients, factor)
 
@@ -94,11 +99,11 @@ class DeferredSteps:
         optimizer.zero_grad(set_to_none=True)
         loss = trainer._loss_and_grads(batch)
         gradients = [p.grad for p in trainer.parameters() if p.grad is not None]
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients, 2, torch.float64)))
+        norm = norm_on_device(gradients)
         failed = ((loss + norm) * 0 != 0).to(torch.float32)  # isfinite takes four launches
         self._failed = failed if self._failed is None else torch.maximum(self._failed, failed)
         if trainer.config.clip_norm is not None:
-            _scale_gradients(gradients, norm, trainer.config.clip_norm)
+            scale_gradients(gradients, norm, trainer.config.clip_norm)
         optimizer.found_inf = self._failed  # as torch's gradient scaler tells a fused optimizer to skip a step
         try:
             optimizer.step()

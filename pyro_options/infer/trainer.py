@@ -34,7 +34,7 @@ from pyro_options.persistence.checkpoint import Checkpoint
 from pyro_options.persistence.storage import checksum
 
 from .callbacks import Callback, Callbacks
-from .deferred_steps import DeferredSteps
+from .deferred_steps import DeferredSteps, norm_on_device, scale_gradients
 from .device import RandomState, resolve_device, set_seed
 from .health import Health, diagnosis, total_norm
 from .history import History
@@ -225,13 +225,17 @@ class Trainer(ResumableTraining):
             return self.health.give_up(problem, random_before, error)
         loss, bonus = self.workers.average(self.parameters(), [loss, self.entropy.bonus])
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        norm = total_norm(gradients)
+        on_cpu = self.device.type == "cpu"
+        norm = total_norm(gradients) if on_cpu else norm_on_device(gradients)  # as in deferred steps, to the bit
         if not math.isfinite(loss + float(norm)):
             what = f"The loss became {loss:.4g} and the norm of its gradient {float(norm):.4g}"
             return self.health.give_up(diagnosis(self, what, batch, random_before), random_before)
         self._validated = self.model.num_options
         if self.config.clip_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.parameters(), self.config.clip_norm, norm)
+            if on_cpu:
+                torch.nn.utils.clip_grads_with_norm_(self.parameters(), self.config.clip_norm, norm)
+            else:
+                scale_gradients(gradients, norm, self.config.clip_norm)
         self.optimizer.step()
         self.num_steps += 1
         return -loss - bonus * batch.population / batch.dataset_size

@@ -25,6 +25,12 @@ class ReadsStates:
         return layer(states if network is None else network(states))
 
 
+def features(network: nn.Module, states: Tensor) -> Tensor:
+    """The output of a network on states, taken from a shared product if one has computed it."""
+    computed = network.__dict__.get("_shared_output")
+    return computed[1] if computed is not None and computed[0] is states else network(states)
+
+
 @contextmanager
 def shared_product(states: Tensor, *modules: nn.Module) -> Iterator[None]:
     """A context in which linear layers inside ``modules`` that read the same features of ``states`` share one product.
@@ -41,10 +47,15 @@ def shared_product(states: Tensor, *modules: nn.Module) -> Iterator[None]:
             network, layer = part.state_layer()
             groups.setdefault(network, {})[layer] = part
     sharing: list[tuple[ReadsStates, tuple[Tensor, Tensor] | None]] = []
+    networks: list[tuple[nn.Module, tuple[Tensor, Tensor] | None]] = []
     try:
         for network, readers in groups.items():
             if len(readers) > 1:
-                outputs = _product(states if network is None else network(states), list(readers))
+                inputs = states if network is None else features(network, states)
+                if network is not None:
+                    networks.append((network, network.__dict__.get("_shared_output")))
+                    network.__dict__["_shared_output"] = (states, inputs)
+                outputs = _product(inputs, list(readers))
                 for layer, part in readers.items():
                     sharing.append((part, part._computed))
                     part.__dict__["_computed"] = (states, outputs[layer])
@@ -52,6 +63,8 @@ def shared_product(states: Tensor, *modules: nn.Module) -> Iterator[None]:
     finally:
         for part, before in reversed(sharing):
             part.__dict__["_computed"] = before
+        for network, known in reversed(networks):
+            network.__dict__["_shared_output"] = known
 
 
 def _product(features: Tensor, layers: list[nn.Module]) -> dict[nn.Module, Tensor]:

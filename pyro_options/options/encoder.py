@@ -10,6 +10,7 @@ from pyro_options.errors import check
 from pyro_options.growth.growable import GrowableHeads, GrowableInput
 from pyro_options.nn.backward_lstm import backward_lstm
 from pyro_options.nn.networks import mlp, output_size
+from pyro_options.nn.shared_product import features
 from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.state_embedding import StateEmbedding
 from pyro_options.nn.varying_inputs import VaryingInputs
@@ -57,7 +58,7 @@ class StepEncoder(nn.Module):
             width, first = self.inputs.state_dim, parts[0]
             if first.shape[-1] > width:
                 parts = first[..., :width], first[..., width:], *parts[1:]
-            parts = self.inputs(parts[0]), *parts[1:]
+            parts = features(self.inputs, parts[0]), *parts[1:]
         return parts if self.network is None else (self.network(torch.cat(parts, -1)),)
 
 
