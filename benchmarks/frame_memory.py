@@ -54,7 +54,7 @@ def main(args: Args) -> dict:
     input_warnings(data)
     limit = 2 * frames.nbytes + GIGABYTE
     found = {
-        "args": {name: str(value) if isinstance(value, Path) else value for name, value in asdict(args).items()},
+        "args": {name: value for name, value in asdict(args).items() if not isinstance(value, Path)},
         "data_bytes": frames.nbytes,
         "peak_bytes": {"imports": before, "data": loaded, "discover": discovered, "trust": peak()},
         "limit_bytes": limit,

@@ -26,7 +26,7 @@ FAR = 40.0
 def draw(first, last, exponential, a, b, logits, log_density, by_a, by_b, density_by_x, density_by_a, density_by_b):
     """Sticks ``first`` to ``last - 1``."""
     for i in range(first, last):
-        E, A, B = np.float64(exponential[i]), np.float64(a[i]), np.float64(b[i])
+        E, A, B = float(exponential[i]), float(a[i]), float(b[i])  # double precision in numba as well
         y = E / B
         power = math.log1p(-math.exp(-y)) if y > 0.7 else math.log(-math.expm1(-y))  # a log v
         log_v, odds = power / A, math.expm1(min(y, FAR))  # v^a / (1 - v^a)
