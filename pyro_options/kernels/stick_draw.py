@@ -15,7 +15,6 @@ Shapes: all ``(S,)``; ``by_a`` and ``by_b`` are the derivatives of x, the last t
 import math
 
 import numba
-import numpy as np
 
 from .numba_math import PLAIN
 
