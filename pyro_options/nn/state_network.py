@@ -21,7 +21,7 @@ NetworkLike: TypeAlias = str | nn.Module | Callable[[tuple[int, ...]], nn.Module
 #: networks that are known by name
 NETWORKS: dict[str, Callable[[tuple[int, ...]], nn.Module]] = {"cnn": CNN}
 
-_NUMBERS = 2**21  # numbers of the states that a network sees at a time
+_NUMBERS = 2**19  # numbers of the states that a network sees at a time
 
 
 def _random_state(device: torch.device) -> Tensor:
