@@ -15,6 +15,7 @@ Shapes: all ``(S,)``; ``by_a`` and ``by_b`` are the derivatives of x, the last t
 import math
 
 import numba
+import numpy as np
 
 from .numba_math import PLAIN
 
@@ -25,13 +26,13 @@ FAR = 40.0
 def draw(first, last, exponential, a, b, logits, log_density, by_a, by_b, density_by_x, density_by_a, density_by_b):
     """Sticks ``first`` to ``last - 1``."""
     for i in range(first, last):
-        E, A, B = float(exponential[i]), float(a[i]), float(b[i])  # double precision in numba as well
+        E, A, B = np.float64(exponential[i]), np.float64(a[i]), np.float64(b[i])  # float() would stay single in numba
         y = E / B
         power = math.log1p(-math.exp(-y)) if y > 0.7 else math.log(-math.expm1(-y))  # a log v
         log_v, odds = power / A, math.expm1(min(y, FAR))  # v^a / (1 - v^a)
         left = -math.expm1(log_v)  # 1 - v
         if y > FAR:
-            log_left, ratio, rate, odds_left, odds_log_v = -y - math.log(A), 1.0, y, 1.0, -1.0 / A
+            log_left, ratio, rate, odds_left, odds_log_v = float(-y - math.log(A)), 1.0, y, 1.0, -1.0 / A
         else:
             log_left, ratio, rate = math.log(left), -log_v / left, y / (odds * left * A)
             odds_left, odds_log_v = A * odds * left, odds * log_v
