@@ -10,10 +10,11 @@ steps of an episode at once, in loops that vectorize.
 
 Shapes: ``log_weights (N, K)``; ``logits``, ``emission``, ``message``, ``starts``, ``stays``, ``stops`` ``(N, T, K)``;
 ``noise (N, T, K + 1)``, or ``(N, 0, 0)`` for the marginals of the chain; ``path (N, T, K + 1)``; ``log_prob (N,)``.
-Saved for the backward pass: ``levels (N, 1 + lookahead, T, K)``, :math:`e^r` as it is taken back, the last as r itself,
-and ``(N, T, K)`` each: ``likelihood`` :math:`e^{e_t}`, ``psi``, ``log_starts`` and ``shares``, their exponential,
-``stop_logits``, their ``log_stops`` and ``leave`` (log-sigmoid and sigmoid), and ``fresh``, the relaxed draw of a new
-option. For the flat unsigned indexing see :func:`~pyro_options.kernels.numba_math.add_product`.
+Saved for the backward pass: ``levels (N, 3, T, K)``, the message r after looking ahead, and :math:`e^r` from the end of
+each step's own block and of the next one, or ``(N, 1, T, K)``, r alone, without looking ahead; and ``(N, T, K)`` each:
+``likelihood`` :math:`e^{e_t}`, ``psi``, ``log_starts`` and ``shares``, their exponential, ``stop_logits``, their
+``log_stops`` and ``leave`` (log-sigmoid and sigmoid), and ``fresh``, the relaxed draw of a new option, or ``(N, 0, 0)``
+for marginals. For the flat unsigned indexing see :func:`~pyro_options.kernels.numba_math.add_product`.
 """
 
 import math
@@ -21,7 +22,7 @@ import math
 import numba
 import numpy as np
 
-from .numba_math import LOOPS, ONE, ZERO, Index, exp_of, log_of
+from .numba_math import LOOPS, ONE, TWO, ZERO, Index, exp_of, log_of
 
 
 @numba.njit(**LOOPS)
@@ -54,29 +55,48 @@ def _log_sigmoids(x, at, size, out):
 
 
 @numba.njit(**LOOPS)
-def _look_ahead(weights, psi, likelihood, begin, levels, here, T, K):
-    """The next of ``levels``: the message of every step but the last, from that of the step after it."""
-    one, zero, tiny, above = levels.dtype.type(1), levels.dtype.type(0), levels.dtype.type(1e-30), here + T * K
-    for t in range(ONE, T):
-        at, m, o = begin + t * K, here + t * K, above + (t - ONE) * K
-        total, best = zero, zero
-        for k in range(K):
-            levels[o + k] = likelihood[at + k] * levels[m + k]
-            total += weights[k] * levels[o + k]
-        for k in range(K):
-            levels[o + k] += psi[at + k] * (total - levels[o + k])
-            best = max(best, levels[o + k])
-        scale = one / max(best, tiny)
-        for k in range(K):
-            levels[o + k] = max(levels[o + k] * scale, tiny)
+def _through(weights, psi, likelihood, at, levels, source, target, K):
+    """From the message after the step at ``at`` to that before it."""
+    one, zero, tiny = levels.dtype.type(1), levels.dtype.type(0), levels.dtype.type(1e-30)
+    total, best = zero, zero
     for k in range(K):
-        levels[above + (T - ONE) * K + k] = one
+        levels[target + k] = likelihood[at + k] * levels[source + k]
+        total += weights[k] * levels[target + k]
+    for k in range(K):
+        levels[target + k] += psi[at + k] * (total - levels[target + k])
+        best = max(best, levels[target + k])
+    scale = one / max(best, tiny)
+    for k in range(K):
+        levels[target + k] = max(levels[target + k] * scale, tiny)
 
 
 @numba.njit(**LOOPS)
-def _chain(log_weights, weights, row, logits, emission, likelihood, begin, level, here, log_starts, shares, stop_logits,
-           T, K):  # fmt: skip
-    """The distribution of each step given the previous one, from its message, whose logarithm is left in ``level``."""
+def _look_ahead(weights, psi, likelihood, begin, levels, given, block, T, K):
+    """The message of each step from the end of its own block, then from the end of the next one."""
+    size = T * K
+    own, far = given + size, given + TWO * size
+    for k in range(K):
+        levels[own + size - K + k] = levels.dtype.type(1)
+        levels[far + size - K + k] = levels.dtype.type(1)
+    for back in range(ONE, T):
+        t = T - ONE - back
+        at = (t + ONE) * K
+        if (t + ONE) % block == ZERO:
+            for k in range(K):
+                levels[own + t * K + k] = levels[given + t * K + k]
+        else:
+            _through(weights, psi, likelihood, begin + at, levels, own + at, own + t * K, K)
+    for back in range(ONE, T):
+        t = T - ONE - back
+        at = (t + ONE) * K
+        source = (own if (t + ONE) % block == ZERO else far) + at
+        _through(weights, psi, likelihood, begin + at, levels, source, far + t * K, K)
+
+
+@numba.njit(**LOOPS)
+def _chain(log_weights, weights, row, logits, emission, likelihood, begin, level, here, logs, log_starts, shares,
+           stop_logits, T, K):  # fmt: skip
+    """The distribution of each step given the previous one, from its message, whose logarithm is left at ``logs``."""
     one, zero, tiny = shares.dtype.type(1), shares.dtype.type(0), shares.dtype.type(1e-37)
     for t in range(T):
         at, m = begin + t * K, here + t * K
@@ -89,10 +109,10 @@ def _chain(log_weights, weights, row, logits, emission, likelihood, begin, level
         for k in range(K):
             shares[at + k] *= scale
         stop_logits[at] = log_of(max(total, tiny)) + best
-    for i in range(here, here + T * K):
-        level[i] = log_of(level[i])
+    for i in range(T * K):
+        level[logs + i] = log_of(level[here + i])
     for t in range(T):
-        at, m = begin + t * K, here + t * K
+        at, m = begin + t * K, logs + t * K
         log_total = stop_logits[at]
         for k in range(K):
             value = emission[at + k] + level[m + k]
@@ -126,7 +146,7 @@ def draw(
     path, log_prob, levels, starts, stays, stops, likelihood, psi, log_starts, shares, stop_logits, log_stops, leave,
     fresh,
 ):  # fmt: skip
-    """Paths of episodes ``first`` to ``last - 1``; ``settings``: whether paths are discrete."""
+    """Paths of episodes ``first`` to ``last - 1``; ``settings``: whether paths are discrete, and the lookahead."""
     T, K, dtype, depth = Index(path.shape[1]), Index(logits.shape[2]), path.dtype, Index(levels.shape[1])
     hard, noisy, one, zero, floor = (
         settings[0] > 0, noise.shape[1] > 0, dtype.type(1), dtype.type(0), dtype.type(np.finfo(dtype).tiny)
@@ -146,12 +166,11 @@ def draw(
         _exp_rows(emission, begin, one, T, K, likelihood, begin)
         _exp_rows(message, begin, one, T, K, levels, here)
         _sigmoids(logits, begin, size, psi)
-        for _ in range(depth - ONE):
-            _look_ahead(weights, psi, likelihood, begin, levels, here, T, K)
-            here += size
+        if depth > ONE:
+            _look_ahead(weights, psi, likelihood, begin, levels, here, Index(settings[1]), T, K)
         _chain(
-            log_weights, weights, row, logits, emission, likelihood, begin, levels, here, log_starts, shares,
-            stop_logits, T, K,
+            log_weights, weights, row, logits, emission, likelihood, begin, levels, here + (depth - ONE) * size, here,
+            log_starts, shares, stop_logits, T, K,
         )  # fmt: skip
         _log_sigmoids(stop_logits, begin, size, log_stops)
         _sigmoids(stop_logits, begin, size, leave)
@@ -206,31 +225,50 @@ def _draw_backward(by_b, coldness, b, down, fresh, at, before, by_log_start, by_
 
 
 @numba.njit(**LOOPS)
-def _back_through_level(weights, psi, likelihood, begin, levels, here, grad, T, K):
-    """Takes the gradient of the message of step t - 1 to that of step t, for all steps, in place."""
+def _back_through(weights, psi, likelihood, at, levels, source, grad, K):
+    """Takes the gradient of the message before the step at ``at`` to that of the message after it, in place."""
     tiny, one, zero = grad.dtype.type(1e-30), grad.dtype.type(1), grad.dtype.type(0)
-    for place in range(ONE, T):
-        at, m = begin + (T - place) * K, here + (T - place) * K
-        total, leaving = zero, zero
-        for k in range(K):
-            total += weights[k] * likelihood[at + k] * levels[m + k]
-        for k in range(K):
-            x, stop = likelihood[at + k] * levels[m + k], psi[at + k]
-            share = grad[at - K + k] / max(x + stop * (total - x), tiny)
-            leaving += share * stop
-            grad[at + k] = share * (one - stop) * x
-        for k in range(K):
-            grad[at + k] += weights[k] * likelihood[at + k] * levels[m + k] * leaving
+    total, leaving = zero, zero
     for k in range(K):
-        grad[begin + k] = zero
+        total += weights[k] * likelihood[at + k] * levels[source + k]
+    for k in range(K):
+        x, stop = likelihood[at + k] * levels[source + k], psi[at + k]
+        share = grad[k] / max(x + stop * (total - x), tiny)
+        leaving += share * stop
+        grad[k] = share * (one - stop) * x
+    for k in range(K):
+        grad[k] += weights[k] * likelihood[at + k] * levels[source + k] * leaving
+
+
+@numba.njit(**LOOPS)
+def _back_from_ahead(weights, psi, likelihood, begin, levels, given, block, grad, by_far, by_own, T, K):
+    """Takes the gradient of the messages after :func:`_look_ahead` to that of the given ones, in place."""
+    zero, size = grad.dtype.type(0), T * K
+    own, far = given + size, given + TWO * size
+    for k in range(K):
+        by_far[k] = zero
+        by_own[k] = zero
+    for t in range(T):
+        at, is_end, is_start = t * K, (t + ONE) % block == ZERO, t % block == ZERO
+        for k in range(K):
+            if is_start:  # here the message of the step before came from that of its own block
+                by_own[k] = by_far[k]
+                by_far[k] = zero
+            by_far[k] += grad[begin + at + k]
+            grad[begin + at + k] = by_own[k] if is_end and t + ONE < T else zero
+        if t + ONE < T:
+            at += K
+            _back_through(weights, psi, likelihood, begin + at, levels, (own if is_end else far) + at, by_far, K)
+            if not is_end:
+                _back_through(weights, psi, likelihood, begin + at, levels, own + at, by_own, K)
 
 
 @numba.njit(**LOOPS)
 def draw_backward(
     first, last, grad_path, grad_log_prob, grad_starts, grad_stays, grad_stops, log_weights, coldness, path, levels,
-    stays, stops, likelihood, psi, log_starts, shares, stop_logits, log_stops, leave, fresh, grad_message,
+    stays, stops, likelihood, psi, log_starts, shares, stop_logits, log_stops, leave, fresh, settings, grad_message,
 ):  # fmt: skip
-    """Fills the gradient of the message ``(N, T, K)``; ``fresh`` is ``(N, 0, 0)`` for marginals."""
+    """Fills the gradient of the message ``(N, T, K)``; ``settings``: the lookahead."""
     T, K, dtype, depth = Index(path.shape[1]), Index(psi.shape[2]), path.dtype, Index(levels.shape[1])
     noisy, one, zero, floor = fresh.shape[1] > 0, dtype.type(1), dtype.type(0), dtype.type(np.finfo(dtype).tiny)
     weights, down, by_before, by_log_start, before = (
@@ -297,6 +335,8 @@ def draw_backward(
             for k in range(K):
                 grad[at + k] += shift * shares[at + k]
                 down[k] = by_before[k]
-        for back in range(ONE, depth):
-            here = (n * depth + depth - ONE - back) * size
-            _back_through_level(weights, psi, likelihood, begin, levels, here, grad, T, K)
+        if depth > ONE:
+            _back_from_ahead(
+                weights, psi, likelihood, begin, levels, n * depth * size, Index(settings[0]), grad, by_before, down,
+                T, K,
+            )  # fmt: skip

@@ -32,12 +32,13 @@ class CompiledSteps(TrackedFunction):
     def forward(ctx, message, log_weights, logits, emission, noise, cold, lookahead, discrete):
         N, T, K = message.shape
         path, log_prob = message.new_empty((N, T, K + 1)), message.new_empty(N)
-        levels = message.new_empty((N, 1 + lookahead, T, K))
+        levels = message.new_empty((N, 3 if lookahead else 1, T, K))
         starts, stays, stops, *saved = (message.new_empty((N, T, K)) for _ in range(10))
         fresh = message.new_empty((N, T if noise.shape[1] else 0, K if noise.shape[1] else 0))
         results = path, log_prob, levels, starts, stays, stops, *saved, fresh
         inputs = log_weights, logits, emission, message, noise, cold
-        KERNEL.run("draw", N * T, inputs, results, [discrete])
+        KERNEL.run("draw", N * T, inputs, results, [discrete, lookahead])
+        ctx.lookahead = lookahead
         ctx.save_for_backward(log_weights, cold, path, levels, stays, stops, *saved, fresh)
         return path, log_prob, starts, stays, stops
 
@@ -47,7 +48,7 @@ class CompiledSteps(TrackedFunction):
         log_weights, *saved = ctx.saved_tensors
         grad_message = torch.empty_like(saved[3])
         N, T = grad_message.shape[:2]
-        KERNEL.run("draw_backward", N * T, (*grads, log_weights, *saved), [grad_message])
+        KERNEL.run("draw_backward", N * T, (*grads, log_weights, *saved), [grad_message], [ctx.lookahead])
         return grad_message, None, None, None, None, None, None, None
 
 
@@ -63,7 +64,7 @@ def draw_steps(
 
     :param evidence: without gradients
     :param message: ``(..., T, K)``
-    :param lookahead: steps that the message is taken back, see :func:`look_ahead`
+    :param lookahead: see :func:`look_ahead`
     :param noise: logistic in column 0, Gumbel in the others, ``(..., T, K + 1)``
     """
     shape = message.shape

@@ -51,16 +51,39 @@ def coldness(temperature: float | Tensor, like: Tensor) -> Tensor:
 
 
 def look_ahead(evidence: PathEvidence, message: Tensor, count: int) -> Tensor:
-    """The message ``count`` steps ahead, taken back by as many exact steps of the backward recursion.
+    """The message that each step receives from ``count`` to ``2 * count - 1`` steps ahead, by the exact recursion.
 
-    Near the end of an episode it is exact; with ``count >= T - 1`` everywhere.
+    The steps are divided into blocks of ``count``, and the exact backward recursion runs from the message at the end of
+    the next block: that costs two passes, however far it looks. Near the end of an episode the result is exact; with
+    ``count >= T / 2`` everywhere. With ``count = 0`` the message stays as it is.
     """
+    if not count:
+        return message
+    message = pad(message[..., :-1, :], (0, 0, 0, 1))  # there is nothing after the last step
+    steps, more = message.shape[-2], -message.shape[-2] % count
     log_stop, log_stay = logsigmoid(evidence.termination_logits), logsigmoid(-evidence.termination_logits)
-    for _ in range(count):
-        ahead = evidence.emission + message
-        total = torch.logsumexp(evidence.step_log_weights + ahead, -1, keepdim=True)
-        message = pad(torch.logaddexp(log_stay + ahead, log_stop + total)[..., 1:, :], (0, 0, 0, 1))
-    return message
+    weights = evidence.step_log_weights.expand(message.shape)
+    # steps beyond the end pass a message on unchanged
+    padded = [pad(x, (0, 0, 0, more)) for x in (message, weights, evidence.emission, log_stay)]
+    padded.append(pad(log_stop, (0, 0, 0, more), value=-torch.inf))
+    message, *factors = (x.unflatten(-2, (-1, count)) for x in padded)  # (..., blocks, count, K)
+
+    def through(place: int, after: Tensor) -> Tensor:
+        """From the message after the steps at this place of their blocks to the message before them."""
+        log_weights, emission, stay, stop = (x[..., place, :] for x in factors)
+        ahead = emission + after
+        total = torch.logsumexp(log_weights + ahead, -1, keepdim=True)
+        return torch.logaddexp(stay + ahead, stop + total)
+
+    last = message[..., -1, :]
+    for place in reversed(range(count)):
+        last = through(place, last)  # at the end of the loop, of the last step of the block before
+    last = pad(last[..., 1:, :], (0, 0, 0, 1))
+    found = [last]
+    for place in reversed(range(1, count)):
+        last = through(place, last)
+        found.append(last)
+    return torch.stack(found[::-1], -2).flatten(-3, -2)[..., :steps, :]
 
 
 def steps_given(evidence: PathEvidence, message: Tensor) -> Steps:

@@ -50,6 +50,22 @@ def all_paths(path, model, emission):
     return values, path.expand([len(values)]).log_prob(values).exp()
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+def test_looking_ahead_is_the_recursion_from_the_end_of_the_next_block(count):
+    path, *_ = make(steps=8)
+    evidence, message = path.evidence, path.message.detach()
+    found = look_ahead(evidence, message, count)
+    for t in range(8):
+        end = (t // count + 2) * count - 1
+        expected = message[..., end, :] if end < 7 else torch.zeros_like(message[..., 0, :])
+        for later in range(min(end, 7), t, -1):
+            ahead = (evidence.emission[..., later, :] + expected).exp()
+            stop = torch.sigmoid(evidence.termination_logits[..., later, :])
+            new = (evidence.log_weights.exp() * ahead).sum(-1, keepdim=True)
+            expected = torch.log((1 - stop) * ahead + stop * new)
+        assert_close(found[..., t, :], expected)
+
+
 @pytest.mark.parametrize("lookahead", [0, 2])
 def test_the_chain_is_a_distribution_over_possible_paths(lookahead):
     path, model, emission = make(batch=(), lookahead=lookahead)
@@ -203,7 +219,7 @@ def drawn(kind, lookahead, is_compiled, monkeypatch):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("lookahead", [0, 1, 4])
+@pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 9])
 @kinds
 def test_compiled_equals_torch(kind, lookahead, threads, monkeypatch):
     pytest.importorskip("numba")

@@ -110,7 +110,7 @@ def path_draw(run: Run, N: int, T: int, K: int, dtype: torch.dtype, extreme: boo
 def path_steps(run: Run, N: int, T: int, K: int, dtype: torch.dtype, extreme: bool) -> Iterator[Call]:
     """Relaxed, discrete and marginal, with and without looking ahead."""
     far = 10 if extreme else 1
-    for noisy, hard, lookahead in ((True, 0, 4), (True, 1, 1), (False, 0, 0), (False, 0, 3)):
+    for noisy, hard, lookahead in ((True, 0, 4), (True, 1, 1), (True, 0, 2), (False, 0, 0), (False, 0, 3)):
         log_weights, message = torch.randn(N, K, dtype=dtype).log_softmax(-1), torch.randn(N, T, K, dtype=dtype)
         mask = _mask(N, T).unsqueeze(-1)
         logits = torch.where(mask, far * torch.randn(N, T, K, dtype=dtype), -1e4)
@@ -121,17 +121,17 @@ def path_steps(run: Run, N: int, T: int, K: int, dtype: torch.dtype, extreme: bo
         def new(*shape):
             return torch.zeros(shape, dtype=dtype)
 
-        path, log_prob, levels = new(N, T, K + 1), new(N), new(N, 1 + lookahead, T, K)
+        path, log_prob, levels = new(N, T, K + 1), new(N), new(N, 3 if lookahead else 1, T, K)
         starts, stays, stops, *saved = (new(N, T, K) for _ in range(10))
         fresh = new(*((N, T, K) if noisy else (N, 0, 0)))
         outputs = [path, log_prob, levels, starts, stays, stops, *saved, fresh]
         inputs = log_weights, logits, emission, message, noise, cold
-        draw = Call("path_steps", "draw", inputs, outputs, (hard,), slice(0, 6))
+        draw = Call("path_steps", "draw", inputs, outputs, (hard, lookahead), slice(0, 6))
         run(draw)
         yield draw
         grads = (torch.randn_like(x) for x in (path, log_prob, starts, stays, stops))
         inputs = *grads, log_weights, cold, path, levels, stays, stops, *saved, fresh
-        backward = Call("path_steps", "draw_backward", inputs, [new(N, T, K)])
+        backward = Call("path_steps", "draw_backward", inputs, [new(N, T, K)], (lookahead,))
         run(backward)
         yield backward
 

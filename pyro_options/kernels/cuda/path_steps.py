@@ -39,25 +39,52 @@ def _prepare(logits, emission, message, levels, likelihood, psi, T, K, TILE: tl.
 
 
 @triton.jit
-def _look_ahead(weights, psi, likelihood, level, above, T, K, TILE: tl.constexpr, LANES: tl.constexpr):
-    """The next level: the message of every step but the last, from that of the step after it."""
-    for start in range(0, T, TILE):
-        t, at, inside = _tile(start, T, K, TILE, LANES)
-        later = inside & (t < T - 1)
-        ahead = tl.load(likelihood + at + K, mask=later, other=0.0) * tl.load(level + at + K, mask=later, other=0.0)
-        total = tl.sum(weights * ahead, 1)[:, None]
-        mixed = ahead + tl.load(psi + at + K, mask=later, other=0.0) * (total - ahead)
-        best = tl.max(tl.where(later, mixed, 0.0), 1)[:, None]
-        mixed = tl.maximum(mixed * (1 / tl.maximum(best, 1e-30)), 1e-30)
-        tl.store(above + at, tl.where(t < T - 1, mixed, 1.0), mask=inside)
+def _through(weights, psi, likelihood, after, t, at, T, inside):
+    """From the message after a step of each block to that before it; steps beyond the end change nothing."""
+    real = inside & (t < T)
+    ahead = tl.load(likelihood + at, mask=real, other=1.0) * after
+    total = tl.sum(weights * ahead, 1)[:, None]
+    mixed = ahead + tl.load(psi + at, mask=real, other=0.0) * (total - ahead)
+    best = tl.max(tl.where(inside, mixed, 0.0), 1)[:, None]
+    return tl.maximum(mixed * (1 / tl.maximum(best, 1e-30)), 1e-30)
+
+
+@triton.jit
+def _look_ahead(weights, psi, likelihood, levels, T, K, BLOCK: tl.constexpr, TILE: tl.constexpr, LANES: tl.constexpr):
+    """The message of each step from the end of its own block, then from the end of the next one, in a tile of blocks.
+
+    Blocks are independent of each other, so that the loop is over the steps of a block.
+    """
+    own, far = levels + T * K, levels + 2 * T * K
+    k = tl.arange(0, LANES)[None, :]
+    inside = k < K
+    for start in range(0, T, TILE * BLOCK):
+        first = start + BLOCK * tl.arange(0, TILE)[:, None]
+        t = first + BLOCK - 1
+        after = tl.load(levels + t * K + k, mask=inside & (t < T - 1), other=1.0)
+        for _ in range(BLOCK):
+            tl.store(own + t * K + k, after, mask=inside & (t < T))
+            after = _through(weights, psi, likelihood, after, t, t * K + k, T, inside)
+            t -= 1
+        # what reaches the last step of the block before
+        tl.store(far + t * K + k, after, mask=inside & (t >= 0) & (t < T - 1))
+    tl.debug_barrier()
+    for start in range(0, T, TILE * BLOCK):
+        first = start + BLOCK * tl.arange(0, TILE)[:, None]
+        t = first + BLOCK - 1
+        after = tl.load(far + t * K + k, mask=inside & (t < T - 1), other=1.0)
+        for _ in range(BLOCK):
+            tl.store(far + t * K + k, after, mask=inside & (t < T))
+            after = _through(weights, psi, likelihood, after, t, t * K + k, T, inside)
+            t -= 1
 
 
 @triton.jit
 def _chain(
-    log_weights, weights, logits, emission, likelihood, level, log_starts, shares, stop_logits, log_stops, leave,
+    log_weights, weights, logits, emission, likelihood, level, logs, log_starts, shares, stop_logits, log_stops, leave,
     T, K, TILE: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """The distribution of each step given the previous one; the logarithm of the message is left in ``level``."""
+    """The distribution of each step given the previous one; the logarithm of the message is left in ``logs``."""
     for start in range(0, T, TILE):
         t, at, inside = _tile(start, T, K, TILE, LANES)
         e = tl.load(emission + at, mask=inside, other=float("-inf"))
@@ -70,7 +97,7 @@ def _chain(
         value = tl.where(inside, e, 0.0) + log_message
         stop_logit = tl.load(logits + at, mask=inside, other=0.0) + log_total - value
         tl.store(shares + at, share * (1 / total), mask=inside)
-        tl.store(level + at, log_message, mask=inside)
+        tl.store(logs + at, log_message, mask=inside)
         tl.store(log_starts + at, log_weights + value - log_total, mask=inside)
         tl.store(stop_logits + at, stop_logit, mask=inside)
         tl.store(log_stops + at, log_sigmoid(stop_logit), mask=inside)
@@ -142,7 +169,7 @@ def _walk(
 @triton.jit
 def _draw(
     log_weights, logits, emission, message, noise, coldness, path, log_prob, levels, starts, stays, stops, likelihood,
-    psi, log_starts, shares, stop_logits, log_stops, leave, fresh, T, K, DEPTH: tl.constexpr, HARD: tl.constexpr,
+    psi, log_starts, shares, stop_logits, log_stops, leave, fresh, T, K, BLOCK: tl.constexpr, HARD: tl.constexpr,
     NOISY: tl.constexpr, TINY: tl.constexpr, TILE: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0).to(tl.int64)
@@ -152,7 +179,7 @@ def _draw(
     weights = tl.exp(given)[None, :]
     log_weights = tl.where(k < K, given, 0.0)[None, :]
     cold = tl.load(coldness)
-    levels += n * DEPTH * T * K
+    levels += n * (3 if BLOCK else 1) * T * K
     logits, emission, message, likelihood, psi = (
         logits + steps,
         emission + steps,
@@ -163,14 +190,15 @@ def _draw(
     log_starts, shares, stop_logits = log_starts + steps, shares + steps, stop_logits + steps
     log_stops, leave = log_stops + steps, leave + steps
     _prepare(logits, emission, message, levels, likelihood, psi, T, K, TILE, LANES)
-    for _ in range(DEPTH - 1):
+    level = levels
+    if BLOCK:
         tl.debug_barrier()
-        _look_ahead(weights, psi, likelihood, levels, levels + T * K, T, K, TILE, LANES)
-        levels += T * K
+        _look_ahead(weights, psi, likelihood, levels, T, K, BLOCK, TILE, LANES)
+        level += 2 * T * K
     tl.debug_barrier()
     _chain(
-        log_weights, weights, logits, emission, likelihood, levels, log_starts, shares, stop_logits, log_stops, leave,
-        T, K, TILE, LANES,
+        log_weights, weights, logits, emission, likelihood, level, levels, log_starts, shares, stop_logits, log_stops,
+        leave, T, K, TILE, LANES,
     )  # fmt: skip
     if NOISY:
         tl.debug_barrier()
@@ -231,61 +259,82 @@ def _walk_back(
 
 
 @triton.jit
-def _back_through_level(weights, psi, likelihood, level, above, grad, T, K, TILE: tl.constexpr, LANES: tl.constexpr):
-    """Takes the gradient of the message of step t - 1, in ``above``, to that of step t."""
-    for start in range(0, T, TILE):
-        t, at, inside = _tile(start, T, K, TILE, LANES)
-        later = inside & (t > 0)
-        x = tl.load(likelihood + at, mask=inside, other=0.0) * tl.load(level + at, mask=inside, other=0.0)
-        stop = tl.load(psi + at, mask=inside, other=0.0)
-        total = tl.sum(weights * x, 1)[:, None]
-        earlier = tl.load(above + tl.where(t > 0, at - K, at), mask=later, other=0.0)
-        part = earlier / tl.maximum(x + stop * (total - x), 1e-30)
-        leaving = tl.sum(part * stop, 1)[:, None]
-        tl.store(grad + at, tl.where(t > 0, part * (1 - stop) * x + weights * x * leaving, 0.0), mask=inside)
+def _back_through(weights, psi, likelihood, level, grad, t, at, T, inside):
+    """Takes the gradient of the message before a step of each block to that of the message after it."""
+    real = inside & (t < T)
+    x = tl.load(likelihood + at, mask=real, other=0.0) * tl.load(level + at, mask=real, other=0.0)
+    stop = tl.load(psi + at, mask=real, other=0.0)
+    total = tl.sum(weights * x, 1)[:, None]
+    part = grad / tl.maximum(x + stop * (total - x), 1e-30)
+    leaving = tl.sum(part * stop, 1)[:, None]
+    return part * (1 - stop) * x + weights * x * leaving
+
+
+@triton.jit
+def _back_from_ahead(
+    weights, psi, likelihood, levels, grad, scratch, T, K, BLOCK: tl.constexpr, TILE: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
+    """Takes the gradient of the messages after :func:`_look_ahead` to that of the given ones, in place."""
+    own, far = levels + T * K, levels + 2 * T * K
+    k = tl.arange(0, LANES)[None, :]
+    inside = k < K
+    for start in range(0, T, TILE * BLOCK):
+        t = start + BLOCK * tl.arange(0, TILE)[:, None]
+        down = tl.load(grad + t * K + k, mask=inside & (t < T), other=0.0)
+        for _ in range(1, BLOCK):
+            t += 1
+            down = _back_through(weights, psi, likelihood, far, down, t, t * K + k, T, inside)
+            down += tl.load(grad + t * K + k, mask=inside & (t < T), other=0.0)
+        t += 1  # the first step of the next block: its message came from the end of that block
+        down = _back_through(weights, psi, likelihood, own, down, t, t * K + k, T, inside)
+        tl.store(scratch + t * K + k, down, mask=inside & (t < T))
+    tl.debug_barrier()
+    for start in range(0, T, TILE * BLOCK):
+        t = start + BLOCK * tl.arange(0, TILE)[:, None]
+        down = tl.load(scratch + t * K + k, mask=inside & (t < T) & (t > 0), other=0.0)
+        for _ in range(1, BLOCK):
+            tl.store(grad + t * K + k, down * 0, mask=inside & (t < T))
+            t += 1
+            down = _back_through(weights, psi, likelihood, own, down, t, t * K + k, T, inside)
+        tl.store(grad + t * K + k, tl.where(t < T - 1, down, 0.0), mask=inside & (t < T))
 
 
 @triton.jit
 def _draw_backward(
     grad_path, grad_log_prob, grad_starts, grad_stays, grad_stops, log_weights, coldness, path, levels, stays, stops,
     likelihood, psi, log_starts, shares, stop_logits, log_stops, leave, fresh, grad_message, scratch, T, K,
-    DEPTH: tl.constexpr, NOISY: tl.constexpr, TINY: tl.constexpr, TILE: tl.constexpr, LANES: tl.constexpr,
+    BLOCK: tl.constexpr, NOISY: tl.constexpr, TINY: tl.constexpr, TILE: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, LANES)
     steps, wide = n * T * K, n * T * (K + 1)
     weights = tl.exp(tl.load(log_weights + n * K + k, mask=k < K, other=float("-inf")))[None, :]
-    levels += n * DEPTH * T * K
     grad_message += steps
-    scratch += steps
     if NOISY:
         fresh += steps
-    # two buffers in turn: every tile of a level reads what the tile before it would overwrite
-    target = grad_message if DEPTH % 2 == 1 else scratch
-    other = scratch if DEPTH % 2 == 1 else grad_message
     _walk_back(
         grad_path + wide, tl.load(grad_log_prob + n), grad_starts + steps, grad_stays + steps, grad_stops + steps,
         tl.load(coldness), path + wide, stays + steps, stops + steps, log_starts + steps, shares + steps,
-        stop_logits + steps, log_stops + steps, leave + steps, fresh, target, TINY, T, K, NOISY, LANES,
+        stop_logits + steps, log_stops + steps, leave + steps, fresh, grad_message, TINY, T, K, NOISY, LANES,
     )  # fmt: skip
-    for back in tl.static_range(1, DEPTH):
+    if BLOCK:
         tl.debug_barrier()
-        level = levels + (DEPTH - 1 - back) * T * K
-        if back % 2 == 1:
-            _back_through_level(weights, psi + steps, likelihood + steps, level, target, other, T, K, TILE, LANES)
-        else:
-            _back_through_level(weights, psi + steps, likelihood + steps, level, other, target, T, K, TILE, LANES)
+        _back_from_ahead(
+            weights, psi + steps, likelihood + steps, levels + n * 3 * T * K, grad_message, scratch + steps, T, K,
+            BLOCK, TILE, LANES,
+        )  # fmt: skip
 
 
-def _constants(T: int, K: int, levels: Tensor, fresh: Tensor, path: Tensor) -> dict:
+def _constants(T: int, K: int, lookahead: int, fresh: Tensor, path: Tensor) -> dict:
     tiny = 2.2250738585072014e-308 if path.element_size() == 8 else 1.1754943508222875e-38
-    return {"DEPTH": levels.shape[1], "NOISY": has_rows(fresh), "TINY": tiny, "TILE": _TILE, "LANES": lanes(K)}
+    block = min(lookahead, T)  # a longer one would loop over steps that are not there
+    return {"BLOCK": block, "NOISY": has_rows(fresh), "TINY": tiny, "TILE": _TILE, "LANES": lanes(K)}
 
 
 def launch_draw(inputs, outputs, settings) -> Launch:
     """Evidence, message, noise and inverse temperature to a path and everything that its score and gradient need."""
     N, T, K = inputs[3].shape
-    constants = _constants(T, K, outputs[2], outputs[-1], outputs[0])
+    constants = _constants(T, K, settings[1], outputs[-1], outputs[0])
     return Launch(_draw, (N,), (*inputs, *outputs, T, K), {**constants, "HARD": int(settings[0])})
 
 
@@ -298,7 +347,7 @@ def launch_draw_backward(inputs, outputs, settings) -> Launch:
     """Gradients and what :func:`draw` saved to the gradient of the message."""
     (grad_message,) = outputs
     N, T, K = grad_message.shape
-    constants = _constants(T, K, inputs[8], inputs[-1], inputs[7])
+    constants = _constants(T, K, settings[0], inputs[-1], inputs[7])
     return Launch(
         _draw_backward, (N,), (*inputs, grad_message, grad_message.new_empty(grad_message.shape), T, K), constants
     )
