@@ -25,7 +25,8 @@ class _Structured(PyroModule):
     :param weights: :math:`q(\eta)`, a :class:`GrowableGEM` for instance
     :param encoder: the message of the steps ahead
     :param evidence: the model's method of that name, see :class:`~pyro_options.options.EvidenceModel`
-    :param lookahead: exact steps of the backward recursion between the encoder's message and its use
+    :param lookahead: at least as many exact steps of the backward recursion lie between the encoder's message and its
+        use, see :func:`~pyro_options.options.path_steps.look_ahead`; the cost does not depend on it
     """
 
     collapses: dict[str, str] = {}
@@ -37,7 +38,7 @@ class _Structured(PyroModule):
         weights: PyroModule,
         encoder: MessageEncoder,
         evidence: Callable[[Trajectories, Tensor], PathEvidence],
-        lookahead: int = 4,
+        lookahead: int = 8,
     ):
         super().__init__()
         check(callable(evidence), "evidence as a method of the model", evidence, "Pass model.evidence.")
@@ -63,7 +64,7 @@ class Structured(_Structured):
     r"""Gumbel-Softmax paths from a chain with the structure of the exact posterior.
 
     Where :class:`Relaxed` must learn what the policies already know, this one starts with it: at first its paths are
-    the posterior given the next ``lookahead`` steps, and the encoder learns what the steps beyond add. Train it with
+    the posterior given the next ``lookahead`` steps or more, and the encoder learns what the steps beyond add. Train it with
     :func:`~pyro_options.handlers.adapt`, which averages model and guide over each step given the one before: for
     discrete paths that is a lower bound of the log marginal, and if the message is exact it equals it for every path.
 
@@ -72,7 +73,7 @@ class Structured(_Structured):
 
     objective_is_bound = False  # of discrete paths only
 
-    def __init__(self, weights, encoder, evidence, lookahead: int = 4, temperature: float = 1.0):
+    def __init__(self, weights, encoder, evidence, lookahead: int = 8, temperature: float = 1.0):
         super().__init__(weights, encoder, evidence, lookahead)
         self.temperature = temperature
 

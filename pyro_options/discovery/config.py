@@ -56,7 +56,7 @@ class MethodConfig:
     embedding: int | None = None  # units between states and LSTM; 0 (the paper's) for none; None is 12 for wide states
     lstm_size: int = 32
     encoder_hidden: tuple[int, ...] = (32, 32)
-    lookahead: int = 4  # structured guides: exact steps ahead of each step, beyond which the message is learned
+    lookahead: int = 8  # structured guides: at least as many exact steps ahead, beyond which the message is learned
     coupled: bool = True  # False samples h_t independently of b_t, as the paper's encoder does
     infer_first: bool = False  # infer b_0, which is 1, as the paper's encoder does
     random_columns: bool = False  # of the encoder, for a new option, as in the paper; by default they start at zero

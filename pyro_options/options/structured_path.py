@@ -28,7 +28,7 @@ class StructuredPath(TorchDistribution):
 
     :param evidence: the factors of the model; gradients do not flow into it
     :param message: r, ``(..., T, K)``; only differences between options matter
-    :param lookahead: exact steps of the backward recursion that the message is taken through first
+    :param lookahead: at least as many exact steps of the backward recursion that the message is taken through first
     """
 
     arg_constraints: ClassVar[dict] = {}
