@@ -64,8 +64,8 @@ class Structured(_Structured):
     r"""Gumbel-Softmax paths from a chain with the structure of the exact posterior.
 
     Where :class:`Relaxed` must learn what the policies already know, this one starts with it: at first its paths are
-    the posterior given the next ``lookahead`` steps or more, and the encoder learns what the steps beyond add. Train it with
-    :func:`~pyro_options.handlers.adapt`, which averages model and guide over each step given the one before: for
+    the posterior given the next ``lookahead`` steps or more, and the encoder learns what those beyond add. Train it
+    with :func:`~pyro_options.handlers.adapt`, which averages model and guide over each step given the one before: for
     discrete paths that is a lower bound of the log marginal, and if the message is exact it equals it for every path.
 
     :param temperature: of the relaxation, unless :func:`~pyro_options.handlers.temper` sets another
