@@ -41,7 +41,8 @@ def _joined(stores: Sequence[Steps], large: bool = False) -> Steps:
 def concatenate(parts: Sequence[Trajectories]) -> Trajectories:
     """All episodes of several sets of demonstrations, in order. They must have the same kind of states and actions.
 
-    Numbers of actions may differ unless they have names: the largest counts. Bounds of actions are kept if all agree.
+    Numbers of actions may differ unless they have names: the largest counts. Bounds of actions are kept if all agree,
+    labels of episodes if all have them.
     """
     parts = list(parts)
     check(bool(parts), "at least one set of demonstrations", "none")
@@ -56,12 +57,14 @@ def concatenate(parts: Sequence[Trajectories]) -> Trajectories:
     most: Any = tuple(map(max, *counts)) if isinstance(counts[0], tuple) else counts[0] and max(counts)  # type: ignore
     actions = [part.action_steps for part in parts if part.action_steps is not None]
     bounds = [part.action_bounds for part in parts]
+    labels = [part.episode_names for part in parts]
     agree = all(one is not None and bounds[0] is not None and torch.equal(one, bounds[0]) for one in bounds)
     return parts[0]._replace(
         state_steps=_joined([part.state_steps for part in parts], large=parts[0].state_shape is not None),
         action_steps=_joined(actions) if actions else None,
         num_actions=most,
         action_bounds=bounds[0] if agree else None,
+        episode_names=None if None in labels else tuple(label for part in labels for label in part or ()),
         population=None,
         dataset_size=None,
     )

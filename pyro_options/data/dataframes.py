@@ -60,7 +60,7 @@ def from_dataframe(
     :meth:`~pyro_options.data.Trajectories.with_names`.
 
     :param episode: the column that tells episodes apart, by default the first of :data:`EPISODE_COLUMNS`; episodes are
-        in the order in which they appear
+        in the order in which they appear, and tables of their segments have its values
     :param actions: one or more columns: whole numbers or categories for discrete actions, other numbers for continuous
         ones; by default ``action`` or all that begin so
     :param states: columns of the state, by default all others but :data:`LEFT_OUT`
@@ -81,11 +81,11 @@ def from_dataframe(
     if ordered is not None:
         _found(columns, ordered, (), "step")
     seen = _state_columns(columns, states, {owner, ordered, *acted})
-    order, lengths = _rows(table, owner, ordered)
+    order, lengths, labels = _rows(table, owner, ordered)
     done, count, names = actions_of([read_column(table, name) for name in acted])
     stored, entries = state_entries([read_column(table, name) for name in seen])
     data = Trajectories.from_flat(stored[order], done[order], lengths, count if num_actions is None else num_actions)
-    return data.with_names(entries, names)
+    return data.with_names(entries, names, labels)
 
 
 def _state_columns(columns: Sequence[str], given: Sequence[str] | None, used: set[str | None]) -> list[str]:
@@ -98,13 +98,13 @@ def _state_columns(columns: Sequence[str], given: Sequence[str] | None, used: se
     return seen
 
 
-def _rows(table: Any, owner: str, step: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """The order of the rows, episode after episode, and the length of each."""
+def _rows(table: Any, owner: str, step: str | None) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """The order of the rows, episode after episode, the length of each, and its label."""
     keys = table[owner].to_list()
     number: dict[Any, int] = {}
     episode = np.array([number.setdefault(key, len(number)) for key in keys])
     time = np.arange(len(episode)) if step is None else read_column(table, step).values
-    return np.lexsort((time, episode)), np.bincount(episode)
+    return np.lexsort((time, episode)), np.bincount(episode), [str(key) for key in number]
 
 
 def _read(path: str | os.PathLike, reader: Any, settings: dict[str, Any]) -> Trajectories:

@@ -35,7 +35,7 @@ INDEX = "index.json"
 SHARD_BYTES = 2**28
 
 _CHUNK = 2**22  # values to read at a time
-_NAMES = ("state_names", "action_names")
+_NAMES = ("state_names", "action_names", "episode_names")
 
 
 class _ArrayFile:
@@ -157,7 +157,7 @@ def write_folder(path: str | os.PathLike, data: "Trajectories", shard_bytes: int
             states = states if data.state_shape is None else states.unflatten(1, data.state_shape)
             actions = None if data.action_steps is None else data.action_steps.episode(number).detach().cpu().numpy()
             writer.add(states.numpy(), actions if actions is None or kind is None else actions.astype(kind))
-        names = (data.state_names, data.action_names)
+        names = (getattr(data, name) for name in _NAMES)
         writer.finish(_about(data.packed, data.num_actions, data.action_bounds, names))
 
 
@@ -186,7 +186,7 @@ def save_episodes(
             check(kinds == first, f"states and actions of shapes and types {first}", f"{kinds} at episode {number}")
             writer.add(states.cpu().numpy(), actions.cpu().numpy())
         check(bool(writer.lengths), "at least one episode", "none")
-        writer.finish(_about(packed, num_actions, action_bounds, (None, None)))
+        writer.finish(_about(packed, num_actions, action_bounds, [None] * len(_NAMES)))
 
 
 def read_folder(path: str | os.PathLike, kind: type["Trajectories"], verify: bool = True) -> "Trajectories":
@@ -209,7 +209,7 @@ def read_folder(path: str | os.PathLike, kind: type["Trajectories"], verify: boo
         data = kind._of_steps(
             stores["states"], stores.get("actions"), counts, bool(index["packed"]), index["action_bounds"], verify
         )
-        return data.with_names(*(index[name] for name in _NAMES))
+        return data.with_names(*(index.get(name) for name in _NAMES))
     except FileNotFoundError as error:
         raise FileError(f"{folder}: Expected {Path(error.filename).name} in the folder but found none.") from error
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:

@@ -74,4 +74,4 @@ def _read(group: Any, demos: Sequence[str], keys: Sequence[str], num_actions: An
             key if part.shape[1] == 1 else f"{key}[{i}]" for key, part in flat.items() for i in range(part.shape[1])
         ]
         pairs.append((np.concatenate(list(flat.values()), -1), _array(one, "actions", demo)))
-    return Trajectories.from_episodes(pairs, num_actions).with_names(names)
+    return Trajectories.from_episodes(pairs, num_actions).with_names(names, episode_names=list(demos))

@@ -19,7 +19,7 @@ from .steps import Steps
 
 _FIELDS = (
     *("state_steps", "action_steps", "num_actions", "population", "dataset_size", "packed", "action_bounds"),
-    *("state_names", "action_names", "state_shape"),
+    *("state_names", "action_names", "episode_names", "state_shape"),
 )
 _TOGETHER = 2**16  # padded steps to evaluate at a time
 _NUMBERS = 2**22  # numbers of the states of those steps, if ragged
@@ -39,6 +39,7 @@ class StoredEpisodes:
     action_bounds: Tensor | None
     state_names: tuple[str, ...] | None  # of the entries of a state, of its bytes if packed
     action_names: tuple[str, ...] | None  # of discrete actions; of the dimensions of other actions
+    episode_names: tuple[str, ...] | None  # labels of the episodes in the files that they come from
     state_shape: tuple[int, ...] | None  # of a state with several axes, such as an image; stores have one axis
 
     def _set(
@@ -52,11 +53,12 @@ class StoredEpisodes:
         action_bounds: Tensor | None = None,
         state_names: tuple[str, ...] | None = None,
         action_names: tuple[str, ...] | None = None,
+        episode_names: tuple[str, ...] | None = None,
         state_shape: tuple[int, ...] | None = None,
     ) -> None:
         population = len(state_steps) if population is None else population
         arrays = state_steps, action_steps, num_actions, population, dataset_size or population, packed, action_bounds
-        values = *arrays, state_names, action_names, state_shape
+        values = *arrays, state_names, action_names, episode_names, state_shape
         for name, value in zip(_FIELDS, values):
             object.__setattr__(self, name, value)
 

@@ -36,6 +36,14 @@ class Column:
         return exact_floats(values, 0, f"Scale the column {self.name!r} first.")
 
 
+def episode_labels(names: Sequence[str] | None, count: int) -> np.ndarray:
+    """The labels of episodes for a column ``(count,)``: whole numbers if all are, their positions if there are none."""
+    if names is None:
+        return np.arange(count)
+    numbers = all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names)
+    return np.array([int(name) for name in names] if numbers else names)
+
+
 def _categories(series: Any, values: np.ndarray) -> tuple[str, ...]:
     """The categories that a column declares, in its order, else the values that occur, sorted."""
     native = series.to_native()

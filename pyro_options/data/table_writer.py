@@ -11,6 +11,7 @@ from pyro_options.errors import check, choice, require
 from pyro_options.persistence.storage import replacing
 
 from .dataframes import EPISODE_COLUMNS, LEFT_OUT, STEP_COLUMNS
+from .table_columns import episode_labels
 from .trajectories import Trajectories
 
 
@@ -21,7 +22,7 @@ def _columns(data: Trajectories) -> dict[str, np.ndarray]:
     states = torch.cat(list(data.state_steps.chunks())).cpu().numpy()
     actions = torch.cat(list(data.given_actions().chunks())).cpu().numpy()
     names = data.state_names or [f"state_{i}" for i in range(states.shape[-1])]
-    columns = {"episode": np.repeat(np.arange(len(lengths)), lengths), "step": step}
+    columns = {"episode": np.repeat(episode_labels(data.episode_names, len(lengths)), lengths), "step": step}
     columns |= {name: states[:, i] for i, name in enumerate(names)}
     if actions.ndim == 1:
         return columns | {"action": actions if data.action_names is None else np.array(data.action_names)[actions]}

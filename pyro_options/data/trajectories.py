@@ -250,7 +250,10 @@ class Trajectories(StoredEpisodes):
         return self._replace(state_steps=self.state_steps.map(self.as_floats), packed=False, **changes)
 
     def with_names(
-        self, state_names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
+        self,
+        state_names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+        episode_names: Sequence[str] | None = None,
     ) -> "Trajectories":
         """The same episodes with names, which selections, files and the skills discovered in them keep.
 
@@ -259,8 +262,12 @@ class Trajectories(StoredEpisodes):
 
         :param state_names: of the entries of a state, of its bytes if packed; ``None`` keeps those that there are
         :param action_names: of discrete actions, or of the dimensions of other actions; ``None`` keeps them
+        :param episode_names: labels of the episodes, such as those of sessions, for tables of segments; ``None`` keeps
+            them
         """
-        names = {"state_names": self.state_names, "action_names": self.action_names}
+        names = {name: getattr(self, name) for name in ("state_names", "action_names", "episode_names")}
+        if episode_names is not None:
+            names["episode_names"] = checked_names(episode_names, len(self), "episode")
         if state_names is not None:
             names["state_names"] = checked_names(state_names, self.state_steps.shape[-1], "entry of a state")
         if action_names is not None:
@@ -291,7 +298,11 @@ class Trajectories(StoredEpisodes):
         if isinstance(index, int | np.integer) or getattr(index, "shape", None) == ():
             index = [operator.index(index)]
         population = max(len(self), len(self.lengths[index]))  # an index may repeat episodes
-        return self._stores(lambda steps: steps[index], population=population, dataset_size=population)
+        changes = {"population": population, "dataset_size": population}
+        if self.episode_names is not None:
+            chosen = torch.arange(len(self), device=self.device)[index].tolist()
+            changes["episode_names"] = tuple(self.episode_names[i] for i in chosen)
+        return self._stores(lambda steps: steps[index], **changes)
 
     def alone(self) -> "Trajectories":
         """The same episodes as a data set of their own, not a minibatch: ``population`` is their number."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _FORMAT = "pyro_options.Trajectories/1"  # padded arrays
 _FLAT_FORMAT = "pyro_options.Trajectories/2"  # flat arrays
-_NAMES = ("state_names", "action_names")  # in a file where they are known
+_NAMES = ("state_names", "action_names", "episode_names")  # in a file where they are known
 _HEADER = ("format", "packed", "acts", "num_actions")
 
 

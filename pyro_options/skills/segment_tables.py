@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from pyro_options.data.table_columns import episode_labels
 from pyro_options.errors import check, choice, require
 from pyro_options.persistence.storage import replacing
 
@@ -18,14 +19,17 @@ BACKENDS = ("pandas", "polars", "pyarrow")
 def segment_columns(segmentation: Segmentation, names: Sequence[str] | None = None) -> dict[str, list]:
     """Columns of the table of segments: ``episode``, ``option``, ``start``, ``stop`` (not included), ``length``.
 
+    Episodes have the labels of the demonstrations, :attr:`Trajectories.episode_names`, else their positions.
+
     :param names: of options, such as ``skills.names``, for one more column, ``name``
     """
     count = segmentation.num_options
     check(names is None or len(names) == count, f"a name for each of {count} options", names)
+    labels = episode_labels(segmentation.episode_names, len(segmentation))
     episode, start = segmentation.segment_starts()
     option, length = segmentation.segment_lengths()
     columns = {
-        "episode": episode.tolist(),
+        "episode": labels[episode.numpy()].tolist(),
         "option": option.tolist(),
         "start": start.tolist(),
         "stop": (start + length).tolist(),

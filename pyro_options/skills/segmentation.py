@@ -65,10 +65,11 @@ class Segmentation:
     log_likelihood: Tensor  # (N,) exact log p(a | s) of each episode, in nats
     num_options: int
     width: int  # T of the padded form
+    episode_names: tuple[str, ...] | None = None  # labels of the episodes
 
     def __init__(self, options: Tensor, switches: Tensor, lengths: Tensor, log_likelihood: Tensor, num_options: int):
         mask = torch.arange(options.shape[1]) < lengths.unsqueeze(-1)
-        self._set(options[mask], switches[mask], lengths, log_likelihood, num_options, options.shape[1])
+        self._set(options[mask], switches[mask], lengths, log_likelihood, num_options, options.shape[1], None)
 
     def _set(self, *values) -> None:
         for field, value in zip(fields(self), values):
@@ -83,13 +84,15 @@ class Segmentation:
         log_likelihood: Tensor,
         num_options: int,
         width: int | None = None,
+        episode_names: tuple[str, ...] | None = None,
     ) -> "Segmentation":
         """From options and switches ``(steps,)`` of all episodes, one after the other.
 
         :param width: T of the padded form, by default that of the longest episode
+        :param episode_names: labels of the episodes, for tables
         """
         new = object.__new__(cls)
-        new._set(options, switches, lengths, log_likelihood, num_options, width or int(lengths.max()))
+        new._set(options, switches, lengths, log_likelihood, num_options, width or int(lengths.max()), episode_names)
         return new
 
     @property
@@ -189,7 +192,8 @@ class Segmentation:
     def _repr_html_(self) -> str:
         shown = range(min(len(self), _SHOWN))
         longest = int(self.lengths[: len(shown)].max())
-        rows = [strip(f"episode {i}", self.episode(i)[0].tolist(), "option {}".format, longest) for i in shown]
+        names = self.episode_names or range(len(self))
+        rows = [strip(f"episode {names[i]}", self.episode(i)[0].tolist(), "option {}".format, longest) for i in shown]
         return panel(repr(self), *rows)
 
     def __repr__(self) -> str:

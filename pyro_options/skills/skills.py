@@ -94,8 +94,8 @@ class Skills(ActingSkills):
             options[at[mask]] = best.cpu()[mask]
             switches[at[mask]] = posterior.switches.cpu()[mask]
             scores[index] = (posterior.log_marginal + nats).cpu()
-        width = trajectories.state_steps.width
-        return Segmentation.from_flat(options, switches, lengths, scores, self.num_options, width)
+        about = self.num_options, trajectories.state_steps.width, trajectories.episode_names
+        return Segmentation.from_flat(options, switches, lengths, scores, *about)
 
     @torch.no_grad()
     def summarize(self, trajectories: Trajectories, segmentation: Segmentation | None = None) -> Summary:

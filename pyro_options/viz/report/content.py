@@ -183,6 +183,8 @@ def trajectory(
         "actions": _rounded(actions, 4),
         "states": _rounded(states[:, entries], 4),
     }
+    if data.episode_names is not None:
+        row["name"] = data.episode_names[episode]
     if skills.discrete:
         probabilities = skills.action_probabilities(states.numpy(), chosen.numpy())
         row["certainty"] = _rounded(probabilities[np.arange(steps), actions.numpy()].astype(float), 2)

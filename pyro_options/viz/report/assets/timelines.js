@@ -78,7 +78,7 @@ class View {
     const next = button(`Next segment ${of}`, { onclick: () => this.jump(1) }, icon("next"));
     const length = plural(row.length, "step") + (row.length > steps ? ` (the first ${steps} shown)` : "");
     const facts = [length, plural(this.segments.length, "segment"), `${number(row.nats)} nats per step`];
-    return el("header", {}, el("h3", {}, `Trajectory ${episode}`), el("span", { class: "facts" }, facts.join(" · ")),
+    return el("header", {}, el("h3", {}, `Trajectory ${row.name ?? episode}`), el("span", { class: "facts" }, facts.join(" · ")),
       el("div", { class: "controls" }, previous, this.play, next));
   }
 
