@@ -1,7 +1,7 @@
-"""Tables of hard options and of gradient estimates, from committed raw results."""
+"""Tables of guides on Atari, of hard options and of gradient estimates, from committed raw results."""
 
 from collections.abc import Callable, Sequence
-from statistics import median
+from statistics import mean, median
 
 import raw
 from pages import markdown, span
@@ -31,6 +31,30 @@ def hard_options() -> str:
         rows.append(_methods([run for run in runs if run.get("count") == count], f"{count} messages", count))
     header = ["problem", "`options-hard` solves", "K as it should be", "CPU s", "`options-exact` solves", "CPU s"]
     return markdown([*header, "time of the first / second"], rows)
+
+
+def _gaps(runs: Sequence[dict], row: str, other: str) -> str:
+    """Mean, least and greatest paired difference of likelihoods, over the seeds that both rows have."""
+    score = {(run["row"], run["seed"]): run["exact_log_likelihood"] for run in runs}
+    gaps = [score[row, seed] - score[other, seed] for r, seed in score if r == row and (other, seed) in score]
+    return "" if not gaps or row == other else f"{mean(gaps):+.3f} ({span(gaps, '+.3f')})"
+
+
+def guides() -> str:
+    """Every guide on Atari demonstrations, judged by the exact likelihood of held-out episodes."""
+    parts = []
+    for game, path in raw.GUIDES.items():
+        runs, rows = load(path)["runs"], []
+        for row in dict.fromkeys(run["row"] for run in runs):
+            mine = [run for run in runs if run["row"] == row]
+            likelihood = f"{mean(run['exact_log_likelihood'] for run in mine):.3f}"
+            exact = f"{row.split(',')[0]}, exact"
+            cells = [row, len(mine), likelihood, _gaps(runs, row, exact), _gaps(runs, row, "one policy")]
+            used, seconds = span(run["used_options"] for run in mine), median(run["seconds"] for run in mine)
+            rows.append([*cells, used, f"{seconds:.0f}"])
+        header = ["guide", "seeds", "nats per held-out step", "minus exact", "minus one policy", "in use", "seconds"]
+        parts.append(f"**{game}** ([raw runs](../{path})):\n\n" + markdown(header, rows))
+    return "\n".join(parts)
 
 
 def _last(runs: Sequence[dict], value: Callable[[dict], float], form: str) -> str:

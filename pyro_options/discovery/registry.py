@@ -185,7 +185,8 @@ class GuideEntry:
     :param kind: the class of the guide, to find the entry of an object
     :param make: makes the guide from :class:`Pieces`
     :param models: names of the models that it approximates the posterior of
-    :param rule: default growth rule; not ``trial`` with an encoder, which learns too slowly for a trial to judge
+    :param rule: default growth rule; not ``trial`` with an encoder that is not built on the model's evidence: it learns
+        too slowly for a trial to judge
     :param entropy_weight: initial λ_ent while K grows; it keeps an encoder from collapsing to few options, so the exact
         guide needs none
     :param max_learning_rate: upper limit for the encoder, where a :class:`Budget` for linear policies would give more
