@@ -63,22 +63,11 @@ def _run_kernel(log_first, log_rows, leave_logits, emission, gradients: bool) ->
     )
     sizes = (K,), (K, K), (T, K), (T, K), (T, K)
     found = [emission.new_empty((N * gradients, *size)) for size in sizes]
-    value, faint = emission.new_empty(N), torch.empty(N, dtype=torch.bool, device=emission.device)
-    KERNEL.run("log_marginal", N * T * K, inputs, [value, faint, *found])
-    if bool(faint.any()):
-        _replace(faint, inputs, value, found if gradients else [])
+    value = emission.new_empty(N)
+    KERNEL.run("log_marginal", N * T * K, inputs, [value, *found])
     if gradients:
         found = [part.reshape((*shape, *size)) for part, size in zip(found, sizes)]
     return _Results(value.reshape(shape), *found)
-
-
-def _replace(faint: Tensor, inputs: tuple[Tensor, ...], value: Tensor, found: list[Tensor]) -> None:
-    """Computes sequences in log space that would underflow."""
-    first, rows, leave, emission = inputs
-    own = rows.repeat_interleave(len(first) // len(rows), 0)
-    again = _in_torch(first[faint], own[faint], leave[faint].movedim(1, 0), emission[faint].movedim(1, 0))
-    for part, right in zip((value, *found), again):
-        part[faint] = right
 
 
 class TorchChainMarginal(TrackedFunction):

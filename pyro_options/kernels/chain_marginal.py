@@ -6,12 +6,11 @@ One forward and one backward recursion per sequence, always in float64, each ste
     \beta_{t-1} = (1-\psi_t)\odot(p_t\odot\beta_t) + \psi_t\odot\Pi(p_t\odot\beta_t)
 
 Observation likelihoods p are divided by the largest one of their step, so underflow can only occur where a predicted
-probability or a backward message falls below ``FAINT``. Such a sequence is marked: its results are not to be used.
+probability or a backward message falls below ``FAINT``; such a sequence is computed again in log space.
 
 Shapes: ``log_first (N, K)``, ``log_rows (G, K, K)``, one matrix for each of G equal groups of consecutive sequences,
-``logits`` and ``emission`` ``(N, T, K)``. Outputs are ``value (N,)``, ``faint (N,)``, and, unless they are empty, the
-gradients ``grad_first (N, K)``, ``grad_rows (N, K, K)``, ``grad_logits`` and ``grad_emission`` ``(N, T, K)``, of which
-the last is :math:`p(h_t=k\mid x)`, and ``starts (N, T, K)``, the probability that t is entered by a transition to k.
+``logits`` and ``emission`` ``(N, T, K)``. Outputs are ``value (N,)``, and, unless they are empty, the gradients
+``grad_first (N, K)``, ``grad_rows (N, K, K)``, ``grad_logits`` and ``grad_emission`` ``(N, T, K)``, of which the last is :math:`p(h_t=k\mid x)`, and ``starts (N, T, K)``, the probability that t is entered by a transition to k.
 """
 
 import math
@@ -19,7 +18,7 @@ import math
 import numba
 import numpy as np
 
-from .numba_math import PLAIN, SUMS, exp
+from .numba_math import PLAIN, SUMS, exp, log_add, log_sigmoid, sigmoids
 
 FAINT = 1e-280
 
@@ -37,17 +36,7 @@ def _probabilities(logits, emission, likelihood, leave, stay, scratch):
         for k in range(K):
             stay[t, k] = emission[t, k] - best
     exp(stay.reshape(-1), scratch, likelihood.reshape(-1))
-    for t in range(T):
-        for k in range(K):
-            stay[t, k] = -abs(np.float64(logits[t, k]))
-    exp(stay.reshape(-1), scratch, leave.reshape(-1))
-    for t in range(T):
-        for k in range(K):
-            small = leave[t, k] if logits[t, k] > -700.0 and logits[t, k] < 700.0 else 0.0
-            large = 1 / (1 + small)
-            small *= large
-            leave[t, k] = large if logits[t, k] > 0 else small
-            stay[t, k] = small if logits[t, k] > 0 else large
+    sigmoids(logits.reshape(-1), scratch, leave.reshape(-1), stay.reshape(-1))
     return total
 
 
@@ -139,9 +128,64 @@ def _backward(
 
 
 @numba.njit(**PLAIN)
+def _log_forward(log_first, log_rows, logits, emission, alpha, arrived):
+    """As :func:`_forward`, in log space and not normalized."""
+    T, K = emission.shape
+    for t in range(T):
+        for k in range(K):
+            arrived[t, k] = log_first[k] if t == 0 else -math.inf
+        if t > 0:
+            for j in range(K):
+                left = log_sigmoid(logits[t, j]) + alpha[t - 1, j]
+                for k in range(K):
+                    arrived[t, k] = log_add(arrived[t, k], left + log_rows[j, k])
+        for k in range(K):
+            stayed = log_sigmoid(-logits[t, k]) + alpha[t - 1, k] if t > 0 else -math.inf
+            alpha[t, k] = log_add(arrived[t, k], stayed) + emission[t, k]
+    value = -math.inf
+    for k in range(K):
+        value = log_add(value, alpha[T - 1, k])
+    return value
+
+
+@numba.njit(**PLAIN)
+def _log_backward(
+    value, log_rows, logits, emission, alpha, arrived, ahead, message, grad_first, grad_rows, grad_logits,
+    grad_emission, starts, moves,
+):  # fmt: skip
+    """As :func:`_backward`, in log space."""
+    T, K = emission.shape
+    ahead[:] = 0.0
+    moves[:] = 0.0
+    for t in range(T - 1, -1, -1):
+        for k in range(K):
+            ahead[k] += emission[t, k]
+            grad_emission[t, k] = math.exp(arrived[t, k] + ahead[k] - value)
+            grad_logits[t, k] = 0.0
+            if len(starts):
+                starts[t, k] = grad_emission[t, k]
+        if t == 0:
+            for k in range(K):
+                grad_first[k] = grad_emission[0, k]
+            break
+        for j in range(K):
+            log_leave, log_stay = log_sigmoid(logits[t, j]), log_sigmoid(-logits[t, j])
+            onward = -math.inf
+            for k in range(K):
+                onward = log_add(onward, log_rows[j, k] + ahead[k])
+                moves[j, k] += math.exp(alpha[t - 1, j] + log_leave + log_rows[j, k] + ahead[k] - value)
+            kept = math.exp(alpha[t - 1, j] + log_stay + ahead[j] - value)
+            left = math.exp(alpha[t - 1, j] + log_leave + onward - value)
+            grad_emission[t, j] += kept
+            grad_logits[t, j] = left * math.exp(log_stay) - kept * math.exp(log_leave)
+            message[j] = log_add(log_stay + ahead[j], log_leave + onward)
+        ahead[:] = message
+    grad_rows[:] = moves
+
+
+@numba.njit(**PLAIN)
 def log_marginal(
-    first, last, log_first, log_rows, logits, emission, value, faint, grad_first, grad_rows, grad_logits, grad_emission,
-    starts,
+    first, last, log_first, log_rows, logits, emission, value, grad_first, grad_rows, grad_logits, grad_emission, starts
 ):  # fmt: skip
     """Marginals, and gradients and starts unless their arrays are empty, of sequences ``first`` to ``last - 1``."""
     N, T, K = emission.shape
@@ -160,11 +204,18 @@ def log_marginal(
         divided = _probabilities(logits[n], emission[n], likelihood, leave, stay, scratch)
         total, faintest = _forward(start, rows, likelihood, leave, stay, alpha, arrived)
         value[n] = total + divided
+        begun = starts[n] if len(starts) else nothing
         if len(grad_first):
-            begun = starts[n] if len(starts) else nothing
             behind = _backward(
                 rows, likelihood, leave, stay, alpha, arrived, ahead, onward,
                 grad_first[n], grad_rows[n], grad_logits[n], grad_emission[n], begun, moves,
             )  # fmt: skip
             faintest = min(faintest, behind)
-        faint[n] = not faintest >= FAINT
+        if not faintest >= FAINT:
+            exact = _log_forward(log_first[n], log_rows[group], logits[n], emission[n], alpha, arrived)
+            value[n] = exact
+            if len(grad_first):
+                _log_backward(
+                    exact, log_rows[group], logits[n], emission[n], alpha, arrived, ahead, onward,
+                    grad_first[n], grad_rows[n], grad_logits[n], grad_emission[n], begun, moves,
+                )  # fmt: skip

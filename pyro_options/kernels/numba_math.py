@@ -1,4 +1,4 @@
-"""Compiler flags and matrix products shared by the kernels. Only the kernel modules import numba, when first used.
+"""Compiler flags, functions and matrix products shared by the kernels. Only the kernel modules import numba, when first used.
 
 Kernels release the GIL and start no threads of their own: :meth:`pyro_options.kernels.Kernels.run` splits the rows
 among as many threads as torch uses, so ``torch.set_num_threads`` is the only setting, and forked processes are safe.
@@ -62,6 +62,36 @@ def exp(x, scratch, out):
         exponent[i] = (exponent[i] + 1023) << 52
     for i in range(x.size):
         out[i] *= scratch[i]
+
+
+@numba.njit(**PLAIN)
+def sigmoids(x, scratch, above, below):
+    """The sigmoids of flat ``x`` and of ``-x``, neither of which rounds to one minus the other; exact beyond 700."""
+    for i in range(x.size):
+        below[i] = -abs(np.float64(x[i]))
+    exp(below, scratch, above)
+    for i in range(x.size):
+        small = 0.0 if below[i] <= -700.0 else above[i]
+        large = 1 / (1 + small)
+        small *= large
+        above[i] = large if x[i] > 0 else small
+        below[i] = small if x[i] > 0 else large
+
+
+@numba.njit(**PLAIN)
+def log_sigmoid(x):
+    """log of the sigmoid of a number, in double precision."""
+    x = np.float64(x)
+    return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
+
+
+@numba.njit(**PLAIN)
+def log_add(a, b):
+    """log(exp(a) + exp(b)), also of minus infinity."""
+    high = max(a, b)
+    if high == -math.inf:
+        return high
+    return high + math.log1p(math.exp(min(a, b) - high))
 
 
 def tanh(x):

@@ -15,7 +15,7 @@ import math
 import numba
 import numpy as np
 
-from .numba_math import PLAIN, SUMS, exp
+from .numba_math import PLAIN, SUMS, exp, log_add, log_sigmoid, sigmoids
 
 FAINT = 1e-280
 
@@ -25,7 +25,7 @@ def _probabilities(logits, emission, mask, likelihood, stop, stay, scratch):
     """Likelihoods relative to the best option, ψ and 1 - ψ of one episode. Returns the sum of the log maxima."""
     T, K = emission.shape
     total = 0.0
-    x = stay
+    x = stay  # filled last
     for t in range(T):
         best = 0.0
         if mask[t]:
@@ -36,17 +36,7 @@ def _probabilities(logits, emission, mask, likelihood, stop, stay, scratch):
         for k in range(K):
             x[t, k] = emission[t, k] - best if mask[t] else 0.0
     exp(x.reshape(-1), scratch, likelihood.reshape(-1))
-    for t in range(T):
-        for k in range(K):
-            x[t, k] = -abs(logits[t, k]) if mask[t] else 0.0
-    exp(x.reshape(-1), scratch, stop.reshape(-1))
-    for t in range(T):
-        for k in range(K):
-            small = stop[t, k]
-            large = 1 / (1 + small)
-            small *= large
-            stop[t, k] = large if logits[t, k] > 0 else small
-            stay[t, k] = small if logits[t, k] > 0 else large
+    sigmoids(logits.reshape(-1), scratch, stop.reshape(-1), stay.reshape(-1))
     return total
 
 
@@ -139,20 +129,6 @@ def _backward(
 
 
 @numba.njit(**PLAIN)
-def _log_sigmoid(x):
-    x = np.float64(x)
-    return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
-
-
-@numba.njit(**PLAIN)
-def _log_add(a, b):
-    high = max(a, b)
-    if high == -math.inf:
-        return high
-    return high + math.log1p(math.exp(min(a, b) - high))
-
-
-@numba.njit(**PLAIN)
 def _log_forward(log_weights, logits, emission, mask, alpha, switch):
     """As :func:`_forward`, in log space and not normalized."""
     T, K = emission.shape
@@ -161,19 +137,19 @@ def _log_forward(log_weights, logits, emission, mask, alpha, switch):
         if t > 0:
             mass = -math.inf
             for k in range(K):
-                log_stop = _log_sigmoid(logits[t, k]) if mask[t] else -math.inf
-                mass = _log_add(mass, log_stop + alpha[t - 1, k])
+                log_stop = log_sigmoid(logits[t, k]) if mask[t] else -math.inf
+                mass = log_add(mass, log_stop + alpha[t - 1, k])
         for k in range(K):
             alpha[t, k] = log_weights[k] + mass
             if t > 0:
-                log_stay = _log_sigmoid(-logits[t, k]) if mask[t] else 0.0
-                alpha[t, k] = _log_add(alpha[t, k], log_stay + alpha[t - 1, k])
+                log_stay = log_sigmoid(-logits[t, k]) if mask[t] else 0.0
+                alpha[t, k] = log_add(alpha[t, k], log_stay + alpha[t - 1, k])
             if mask[t]:
                 alpha[t, k] += emission[t, k]
         switch[t] = mass
     value = -math.inf
     for k in range(K):
-        value = _log_add(value, alpha[T - 1, k])
+        value = log_add(value, alpha[T - 1, k])
     return value
 
 
@@ -190,7 +166,7 @@ def _log_backward(
         for k in range(K):
             if mask[t]:
                 beta[k] += emission[t, k]
-            restart = _log_add(restart, log_weights[k] + beta[k])
+            restart = log_add(restart, log_weights[k] + beta[k])
         for k in range(K):
             start = math.exp(log_weights[k] + switch[t] + beta[k] - value)
             grad_weights[k] += start
@@ -199,12 +175,12 @@ def _log_backward(
                 starts[t, k] = grad_emission[t, k]
             grad_logits[t, k] = 0.0
             if t > 0 and mask[t]:
-                log_stay, log_stop = _log_sigmoid(-logits[t, k]), _log_sigmoid(logits[t, k])
+                log_stay, log_stop = log_sigmoid(-logits[t, k]), log_sigmoid(logits[t, k])
                 stay = math.exp(alpha[t - 1, k] + log_stay + beta[k] - value)
                 stop = math.exp(alpha[t - 1, k] + log_stop + restart - value)
                 grad_emission[t, k] += stay
                 grad_logits[t, k] = stop * math.exp(log_stay) - stay * math.exp(log_stop)
-                beta[k] = _log_add(log_stay + beta[k], log_stop + restart)
+                beta[k] = log_add(log_stay + beta[k], log_stop + restart)
 
 
 @numba.njit(**PLAIN)

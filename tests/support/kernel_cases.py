@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pyro_options.distributions.markov import NEVER
 from pyro_options.segments.boundaries import poisson_lengths
 
 
@@ -42,6 +43,20 @@ def path_marginal(run: Run, N: int, T: int, K: int, dtype: torch.dtype, extreme:
     call = Call("path_marginal", "log_marginal", (log_weights, logits, emission, _mask(N, T)), outputs)
     run(call)
     yield call
+
+
+def chain_marginal(run: Run, N: int, T: int, K: int, dtype: torch.dtype, extreme: bool) -> Iterator[Call]:
+    """Rows of one group and of each sequence; transitions at the extreme fall below the smallest float64."""
+    far, on = 400 if extreme else 1, _mask(N, T).unsqueeze(-1)
+    for groups in (1, N):
+        log_first, log_rows = (far * torch.randn(*s, K, dtype=dtype).log_softmax(-1) for s in ((N,), (groups, K)))
+        logits = torch.where(on, 3 * far * torch.randn(N, T, K, dtype=dtype), NEVER)
+        emission = torch.where(on, 3 * torch.randn(N, T, K, dtype=dtype), 0.0)
+        sizes = (N,), (N, K), (N, K, K), *((N, T, K) for _ in range(3))
+        outputs = [emission.new_zeros(size) for size in sizes]
+        call = Call("chain_marginal", "log_marginal", (log_first, log_rows, logits, emission), outputs)
+        run(call)
+        yield call
 
 
 def segment_marginal(run: Run, N: int, T: int, K: int, dtype: torch.dtype, extreme: bool) -> Iterator[Call]:
@@ -136,7 +151,8 @@ def path_steps(run: Run, N: int, T: int, K: int, dtype: torch.dtype, extreme: bo
         yield backward
 
 
-CASES = {f.__name__: f for f in (path_marginal, path_draw, path_steps, lstm, segment_marginal, stick_draw)}
+_ALL = path_marginal, chain_marginal, path_draw, path_steps, lstm, segment_marginal, stick_draw
+CASES = {case.__name__: case for case in _ALL}
 
 #: episodes, steps, options
 SHAPES = ((2, 1, 1), (3, 5, 3), (2, 10, 6))

@@ -5,25 +5,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .triton_math import Launch, bounded_exp, has_rows, lanes, log_add, log_sigmoid, log_sum
+from .triton_math import Launch, bounded_exp, has_rows, lanes, load_wide, log_add, log_sigmoid, log_sum, sigmoids
 
 
 def accepts(*tensors: Tensor) -> bool:
     """Up to 256 options fit into the registers of a program."""
     return tensors[0].shape[-1] <= 256
-
-
-@triton.jit
-def _load(pointer, inside, other):
-    return tl.load(pointer, mask=inside, other=other).to(tl.float64)
-
-
-@triton.jit
-def _stop_stay(logits):
-    small = bounded_exp(-tl.abs(logits))
-    large = 1 / (1 + small)
-    small = small * large
-    return tl.where(logits > 0, large, small), tl.where(logits > 0, small, large)
 
 
 @triton.jit
@@ -35,10 +22,10 @@ def _forward(weights, logits, emission, on_steps, alphas, switches, inside, k, K
     for t in range(T):
         on = tl.load(on_steps + t) != 0
         first = t == 0
-        e = _load(emission + t * K + k, inside, float("-inf"))
+        e = load_wide(emission + t * K + k, inside, float("-inf"))
         best = tl.where(on, tl.max(e, 0), 0.0)
         likelihood = tl.where(on, bounded_exp(e - best), 1.0)
-        stop, stay = _stop_stay(_load(logits + t * K + k, inside, 0.0))
+        stop, stay = sigmoids(load_wide(logits + t * K + k, inside, 0.0))
         mass = tl.where(first, 1.0, tl.sum(stop * alpha, 0))
         arrived = tl.where(first, weights, weights * mass + stay * alpha)
         joint = arrived * likelihood
@@ -65,10 +52,10 @@ def _backward(
     for back in range(T - 1):
         t = T - 1 - back
         on = tl.load(on_steps + t) != 0
-        e = _load(emission + t * K + k, inside, float("-inf"))
+        e = load_wide(emission + t * K + k, inside, float("-inf"))
         likelihood = tl.where(on, bounded_exp(e - tl.where(on, tl.max(e, 0), 0.0)), 1.0)
-        stop, stay = _stop_stay(_load(logits + t * K + k, inside, 0.0))
-        before = _load(alphas + (t - 1) * K + k, inside, 0.0)
+        stop, stay = sigmoids(load_wide(logits + t * K + k, inside, 0.0))
+        before = load_wide(alphas + (t - 1) * K + k, inside, 0.0)
         switch = tl.load(switches + t)
         ahead = beta * likelihood
         ahead = ahead * (1 / tl.max(ahead, 0))
@@ -85,7 +72,7 @@ def _backward(
         beta = tl.where(on, message, beta)
         faintest = tl.where(inside & on & (message < faintest), message, faintest)
     on = tl.load(on_steps) != 0
-    e = _load(emission + k, inside, float("-inf"))
+    e = load_wide(emission + k, inside, float("-inf"))
     ahead = beta * tl.where(on, bounded_exp(e - tl.where(on, tl.max(e, 0), 0.0)), 1.0)
     start = weights * ahead / tl.sum(weights * ahead, 0)
     tl.store(grad_weights + k, summed + start, mask=inside)
@@ -102,12 +89,12 @@ def _log_forward(log_weights, logits, emission, on_steps, alphas, switches, insi
     alpha = log_weights
     for t in range(T):
         on = tl.load(on_steps + t) != 0
-        x = _load(logits + t * K + k, inside, 0.0)
+        x = load_wide(logits + t * K + k, inside, 0.0)
         log_stop = tl.where(on, log_sigmoid(x), float("-inf"))
         log_stay = tl.where(on, log_sigmoid(-x), 0.0)
         mass = tl.where(t == 0, 0.0, log_sum(log_stop + alpha))
         arrived = tl.where(t == 0, log_weights, log_add(log_weights + mass, log_stay + alpha))
-        e = _load(emission + t * K + k, inside, float("-inf"))
+        e = load_wide(emission + t * K + k, inside, float("-inf"))
         alpha = tl.where(inside, arrived + tl.where(on, e, 0.0), float("-inf"))
         tl.store(alphas + t * K + k, alpha, mask=inside)
         tl.store(switches + t, mass)
@@ -126,9 +113,9 @@ def _log_backward(
         t = T - 1 - back
         on = tl.load(on_steps + t) != 0
         later = tl.where(t > 0, 1.0, 0.0)
-        e = _load(emission + t * K + k, inside, float("-inf"))
-        x = _load(logits + t * K + k, inside, 0.0)
-        before = _load(alphas + tl.maximum(t - 1, 0) * K + k, inside, float("-inf"))
+        e = load_wide(emission + t * K + k, inside, float("-inf"))
+        x = load_wide(logits + t * K + k, inside, 0.0)
+        before = load_wide(alphas + tl.maximum(t - 1, 0) * K + k, inside, float("-inf"))
         ahead = tl.where(inside, beta + tl.where(on, e, 0.0), float("-inf"))
         restart = log_sum(log_weights + ahead)
         start = tl.exp(log_weights + tl.load(switches + t) + ahead - value)
@@ -167,7 +154,7 @@ def _marginal(
         grad_emission + steps,
         starts + steps,
     )
-    given = _load(log_weights + row + k, inside, float("-inf"))
+    given = load_wide(log_weights + row + k, inside, float("-inf"))
     weights = tl.exp(given)
     total, faintest = _forward(weights, logits, emission, on_steps, alphas, switches, inside, k, K, T)
     if GRADIENTS:

@@ -37,6 +37,15 @@ def sigmoid(x):
 
 
 @triton.jit
+def sigmoids(x):
+    """The sigmoids of x and of -x, neither of which rounds to one minus the other."""
+    small = tl.exp(-tl.abs(x))
+    large = 1 / (1 + small)
+    small = small * large
+    return tl.where(x > 0, large, small), tl.where(x > 0, small, large)
+
+
+@triton.jit
 def log_sigmoid(x):
     return tl.minimum(x, 0.0) - tl.log(1 + tl.exp(-tl.abs(x)))
 
@@ -46,6 +55,12 @@ def tanh(x):
     small = tl.exp(-2 * tl.abs(x))
     value = (1 - small) / (1 + small)
     return tl.where(x > 0, value, -value)
+
+
+@triton.jit
+def load_wide(pointer, inside, other):
+    """The numbers at ``pointer`` in float64, and ``other`` in lanes outside."""
+    return tl.load(pointer, mask=inside, other=other).to(tl.float64)
 
 
 @triton.jit
