@@ -154,7 +154,7 @@ class EstimatingGuide(Protocol):
 class Tempered(Protocol):
     """A relaxed distribution whose temperature a handler may set."""
 
-    temperature: float
+    temperature: float | Tensor
 
 
 @runtime_checkable

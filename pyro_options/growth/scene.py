@@ -122,8 +122,11 @@ class Scene:
 
         :param log_weights: of weights that sum to one; scaled here to leave ``LEFT`` unassigned
         """
+        return self._observed(rows, log_weights + math.log1p(-LEFT))
+
+    def _observed(self, rows: Any, weights: Tensor) -> tuple[Any, Any]:
+        """The same under weights that are taken as they are."""
         assert self.model is not None
-        weights = log_weights + math.log1p(-LEFT)
         with self.workers.own_draws():
             node = poutine.trace(lambda: self.model(rows, weights)).get_trace().nodes[self.site]
         return fulfills(node["fn"], ComponentLikelihood, f"the distribution of site {self.site!r}"), node["value"]
@@ -176,14 +179,16 @@ class Scene:
         optimizer = torch.optim.Adam(moving, lr=learning_rate, fused=fused)
         shares = map(self.workers.share, row_groups(rows, device=log_weights.device))
         batches = [take_rows(rows, own) for own, share in shares if share]
+        weights = log_weights + math.log1p(-LEFT)
+        slope = log_weights.new_full((1,), -1 / len(rows))  # of minus the mean
         for _ in range(steps):
             optimizer.zero_grad()
             for batch in batches:
-                fn, value = self.observed(batch, log_weights)
+                fn, value = self._observed(batch, weights)
                 log_prob = fn.log_prob(value)
-                slope = torch.full_like(log_prob, -1 / len(rows))  # of minus the mean
                 own_parameters = [one.parameter for one in parameters]
-                grads = torch.autograd.grad(log_prob, own_parameters, slope, allow_unused=True)
+                slopes = slope.to(log_prob).expand_as(log_prob)
+                grads = torch.autograd.grad(log_prob, own_parameters, slopes, allow_unused=True)
                 for own, grad, entries in zip(moving, grads, parameters):
                     if grad is not None:
                         part = entries.of(grad)

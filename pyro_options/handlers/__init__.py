@@ -8,6 +8,7 @@ from .growth import GrowthMessenger
 from .observe import ObserveMessenger
 from .own_draws import OwnDrawsMessenger
 from .temper import TemperMessenger, temper
+from .weigh_rows import WeighRowsMessenger
 
 __all__ = [
     "AverageStepsMessenger",
@@ -18,6 +19,7 @@ __all__ = [
     "ObserveMessenger",
     "OwnDrawsMessenger",
     "TemperMessenger",
+    "WeighRowsMessenger",
     "adapt",
     "average_steps",
     "collapse",

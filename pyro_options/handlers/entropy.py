@@ -18,7 +18,12 @@ def _entropy(probs: Tensor) -> Tensor:
 
 
 def usage_entropy(
-    responsibilities: Tensor, mask: Tensor | None, per: str, particles: int = 0, workers: Workers = ALONE
+    responsibilities: Tensor,
+    mask: Tensor | None,
+    per: str,
+    particles: int = 0,
+    workers: Workers = ALONE,
+    row_weights: Tensor | None = None,
 ) -> Tensor:
     """Entropy of the average usage of components, in nats; one number for each particle.
 
@@ -28,6 +33,7 @@ def usage_entropy(
         of the entropy of each row's average (the paper's equation 19)
     :param particles: number of dimensions before N
     :param workers: the processes that share the rows of a batch
+    :param row_weights: ``(N,)`` with a mean of one, see :class:`~pyro_options.handlers.WeighRowsMessenger`
     """
     flat = responsibilities.unsqueeze(-2).flatten(particles + 1, -2)  # (..., N, T, K)
     if mask is None:
@@ -36,9 +42,12 @@ def usage_entropy(
         mask = mask.expand(responsibilities.shape[:-1])
         counts = mask.unsqueeze(-1).flatten(particles + 1).sum(-1, keepdim=True)  # (..., N, 1)
     if per == "batch":
+        if row_weights is not None:
+            flat, counts = flat * row_weights[:, None, None], counts * row_weights[:, None]
         total = workers.whole(torch.cat([flat.sum((-3, -2)), counts.sum(-2).to(flat.dtype)], -1))  # (..., K + 1)
         return _entropy(total[..., :-1] / total[..., -1:])
-    return _entropy(flat.sum(-2) / counts).mean(-1)
+    entropy = _entropy(flat.sum(-2) / counts)
+    return (entropy if row_weights is None else entropy * row_weights).mean(-1)
 
 
 class EntropyMessenger(Messenger):
@@ -48,7 +57,7 @@ class EntropyMessenger(Messenger):
     weight is per row, as in the paper. The two averages differ unless every row uses several components: per
     trajectory, the bonus rewards rows that use all components; over the batch, that each is used by some row.
 
-    :param weight: λ_ent; annealed by the training loop
+    :param weight: λ_ent; annealed by the training loop, which may set a tensor so that no step depends on its value
     :param site: the observed site, whose distribution is a :class:`~pyro_options.growth.ComponentLikelihood`
     :param per: ``"batch"`` or ``"trajectory"``
     :param workers: the processes that share the rows of a batch
@@ -58,11 +67,18 @@ class EntropyMessenger(Messenger):
         super().__init__()
         check(weight >= 0, "an entropy weight >= 0", weight)
         check(per in ("batch", "trajectory"), 'per to be "batch" or "trajectory"', repr(per))
-        self.weight, self.per, self.site, self.workers = weight, per, site, workers
+        self.weight: float | Tensor = weight
+        self.per, self.site, self.workers = per, site, workers
+        self.row_weights: Tensor | None = None  #: as in :class:`~pyro_options.handlers.WeighRowsMessenger`
         self._entropy: Tensor | None = None
         self._population = 1
         #: the bonus in the last run of the model, per row; a tensor, which is not read before it is needed
         self.last_bonus: Tensor | float = 0.0
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a bonus: a weight that is a tensor, which is not read, counts as positive."""
+        return isinstance(self.weight, Tensor) or self.weight > 0
 
     @property
     def bonus(self) -> float:
@@ -74,13 +90,13 @@ class EntropyMessenger(Messenger):
         return super().__enter__()
 
     def _pyro_post_sample(self, msg):
-        if msg["name"] == self.site and self.weight > 0:
+        if msg["name"] == self.site and self.active:
             fn = fulfills(msg["fn"], ComponentLikelihood, f"the distribution of site {self.site!r}")
             rows = max(msg["cond_indep_stack"], key=lambda frame: frame.dim, default=None)  # particles are further left
             self._population = 1 if rows is None else rows.full_size or rows.size
             particles = max(0, len(fn.batch_shape) - 1)
             shares = fn.responsibilities(msg["value"])
-            entropy = usage_entropy(shares, mask_of(fn), self.per, particles, self.workers)
+            entropy = usage_entropy(shares, mask_of(fn), self.per, particles, self.workers, self.row_weights)
             self._entropy = entropy.unsqueeze(-1) if particles else entropy  # beside the plate of rows
 
     def __exit__(self, *args):

@@ -15,6 +15,7 @@ from torch import Tensor
 from pyro_options.data.trajectories import Trajectories
 
 from .device import RandomState
+from .step_graph import StepGraph
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -48,9 +49,9 @@ class DeferredSteps:
     """Takes the steps of a training, and reads their values now or later."""
 
     def __init__(self, trainer: "Trainer"):
-        self.trainer = trainer
+        self.trainer, self.graph = trainer, StepGraph(trainer)
         self._steps: list[_Step] = []
-        self._failed: Tensor | None = None  # a number, 1 once a step has failed
+        self._failed: Tensor | None = None  # a number, 1 once a step has failed; always at the same place in memory
         self._careful: tuple[int, int] | None = None  # epoch and batch of a step to take with its values read at once
 
     @property
@@ -66,7 +67,7 @@ class DeferredSteps:
         trainer = self.trainer
         validated = trainer._validated == trainer.model.num_options
         known = self._careful != (trainer.epoch, trainer.batch)
-        return self.every > 1 and validated and known and trainer.workers.size == 1
+        return (self.every > 1 or trainer.config.cuda_graph) and validated and known and trainer.workers.size == 1
 
     def take(self, batch: Trajectories, weight: float) -> None:
         """Takes the next step of an epoch.
@@ -76,7 +77,8 @@ class DeferredSteps:
         trainer = self.trainer
         if self._can_wait():
             before = trainer.num_steps, trainer.batch, RandomState.of(trainer.device)
-            self._steps.append(_Step(*before, self._launch(batch), weight))
+            outcome = self.graph.take(batch, self._launch) if trainer.config.cuda_graph else self._launch(batch)
+            self._steps.append(_Step(*before, outcome, weight))
             trainer.num_steps += 1
             trainer.batch += 1
             if len(self._steps) >= self.every:
@@ -96,12 +98,14 @@ class DeferredSteps:
     def _launch(self, batch: Trajectories) -> Tensor:
         """Launches a step and returns its outcome, which is not read here."""
         trainer, optimizer = self.trainer, self.trainer.optimizer
+        if self._failed is None:
+            self._failed = torch.zeros((), device=trainer.device)
         optimizer.zero_grad(set_to_none=True)
         loss = trainer._loss_and_grads(batch)
         gradients = [p.grad for p in trainer.parameters() if p.grad is not None]
         norm = norm_on_device(gradients)
         failed = ((loss + norm) * 0 != 0).to(torch.float32)  # isfinite takes four launches
-        self._failed = failed if self._failed is None else torch.maximum(self._failed, failed)
+        torch.maximum(self._failed, failed, out=self._failed)
         if trainer.config.clip_norm is not None:
             scale_gradients(gradients, norm, trainer.config.clip_norm)
         optimizer.found_inf = self._failed  # as torch's gradient scaler tells a fused optimizer to skip a step
@@ -115,14 +119,16 @@ class DeferredSteps:
 
     def settle(self) -> None:
         """Reads the values of all steps so far; returns to the first that failed, if any."""
-        steps, self._steps, self._failed = self._steps, [], None
+        steps, self._steps = self._steps, []
         if not steps:
             return
+        assert self._failed is not None
         for step, (loss, failed) in zip(steps, torch.stack([one.outcome for one in steps]).cpu().tolist()):
             if failed:
                 self._return_to(step)
                 break
             self._count(-loss, step.weight)
+        self._failed.zero_()
 
     def _return_to(self, step: _Step) -> None:
         trainer = self.trainer

@@ -28,7 +28,8 @@ from pyro_options.persistence.serialization import (
 )
 from pyro_options.persistence.storage import Format
 
-_FREE = ("epochs", "device", "progress", "on_nonfinite", "check_every")  # settings that a resumed training may change
+#: settings that a resumed training may change
+_FREE = ("epochs", "device", "progress", "on_nonfinite", "check_every", "cuda_graph")
 
 
 def load_modules(modules: Modules, state: Mapping[str, Tensor], num_saved: int) -> None:
@@ -105,7 +106,7 @@ class ResumableTraining(ResumableLoop):
             "history": asdict(self.history),
             "position": position,
             "growth": None if self.growth is None else self.growth.state_dict(),
-            "rates": [group["lr"] for group in self.optimizer.param_groups],
+            "rates": [float(group["lr"]) for group in self.optimizer.param_groups],
             "random": random,
         }
         tensors = prefixed(

@@ -52,7 +52,7 @@ class TensorBoard(Callback):
         self._add(trainer, name, history.objective[-1])
         self._add(trainer, "train/temperature", history.temperature[-1])
         self._add(trainer, "train/entropy_weight", history.entropy_weight[-1])
-        self._add(trainer, "train/learning_rate", trainer.optimizer.param_groups[0]["lr"])
+        self._add(trainer, "train/learning_rate", float(trainer.optimizer.param_groups[0]["lr"]))
         self._add(trainer, "options/K", history.num_options[-1])
 
     def on_growth(self, trainer: "Trainer", event: GrowthEvent) -> None:

@@ -41,6 +41,9 @@ class TrainConfig:
     #: steps between two looks at losses and gradients, which make the CPU wait for the device; results are the same.
     #: By default 1 on the CPU and 32 elsewhere
     check_every: int | None = None
+    #: on CUDA, record the operations of a step once for each K and replay them, which takes one launch instead of
+    #: hundreds; results are the same up to rounding. See docs/cuda.md
+    cuda_graph: bool = False
     on_nonfinite: str = "stop"  # "skip" the step or "restore" the last epoch's parameters; both are logged and counted
 
     def __post_init__(self) -> None:

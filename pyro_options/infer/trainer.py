@@ -4,14 +4,11 @@ import copy
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import pyro
 import torch
-from pyro import poutine
 from pyro.infer import TraceGraph_ELBO
 from pyro.nn import PyroModule
 from torch import Tensor
@@ -19,35 +16,30 @@ from torch import Tensor
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
 from pyro_options.growth.events import GrowthEvent
-from pyro_options.growth.growable import GrowableHeads, growables
 from pyro_options.growth.workers import ALONE, Workers
-from pyro_options.handlers.average_steps import adapt
-from pyro_options.handlers.collapse import collapse
 from pyro_options.handlers.entropy import EntropyMessenger
 from pyro_options.handlers.growth import GrowthMessenger
-from pyro_options.handlers.own_draws import OwnDrawsMessenger
 from pyro_options.handlers.temper import TemperMessenger
 from pyro_options.kernels.registry import to_be_compiled
-from pyro_options.nn.shared_product import shared_product
 from pyro_options.nn.state_network import StateNetwork
 from pyro_options.persistence.checkpoint import Checkpoint
 from pyro_options.persistence.storage import checksum
 
+from .annealing import Annealed
 from .callbacks import Callback, Callbacks
-from .deferred_steps import DeferredSteps, norm_on_device, scale_gradients
-from .device import RandomState, resolve_device, set_seed
-from .health import Health, diagnosis, total_norm
+from .deferred_steps import DeferredSteps
+from .device import resolve_device, set_seed
+from .growth_checks import GrowthChecks
+from .health import Health
 from .history import History
-from .objective import elbo_and_surrogate
+from .optimizer import TrainingOptimizer
 from .progress import with_progress
-from .resumable_training import ResumableTraining
+from .step_graph import padded_index, padded_weights
+from .svi_training import SVITraining
 from .train_config import TrainConfig
 
-#: steps of the training data on which a growth check measures usage, at most; its moves look at fewer still
-OBSERVED_STEPS = 2**20
 
-
-class Trainer(ResumableTraining):
+class Trainer(SVITraining):
     """Trains a model and a guide on demonstrations with SVI, and grows K if a growth handler is given.
 
     :param model: an :class:`~pyro_options.models.OptionHMM`, or any model of ``Trajectories``
@@ -85,20 +77,24 @@ class Trainer(ResumableTraining):
         self.held_out = None if held_out is None else self._prepared(held_out)
         self.final_data = self.data if final_data is None else self._prepared(final_data)
         self.shuffle_generator = torch.Generator().manual_seed(config.seed)
-        self.optimizer = torch.optim.Adam(self._parameter_groups(), fused=True)
+        self._optimizer = TrainingOptimizer(self.model, self.guide, self.guide.weights, config, len(self.data))
+        self.optimizer = self._optimizer.adam
         self.elbo = TraceGraph_ELBO()
         self.temper = TemperMessenger()
         self.entropy = EntropyMessenger(0.0, "actions", config.entropy_per, workers)
+        self._temperature, self._entropy_weight = (Annealed(next(self.model.parameters())) for _ in range(2))
         self.history = History(objective_is_bound=getattr(guide, "objective_is_bound", True))
         self.epoch = self.num_steps = self.batch = 0  # batch counts within the epoch
         self.epoch_generator_state = self.shuffle_generator.get_state()  # at the start of the epoch
         self.total: tuple[float, float] = (0.0, 0)  # summed objective and weight of the episodes of this epoch so far
         self._epochs_to_run: int | None = None  # argument of the current call of run
         self._compiles = False  # whether the first step of a run has to compile kernels
-        self._validated = 0  # the K for which Pyro's validation has passed
         self.health = Health(self)
         self.deferred = DeferredSteps(self)
+        self.growth_checks = GrowthChecks(self)
         self._join(workers)
+        if config.cuda_graph:
+            self.deferred.graph.check()
         told = with_progress(Callbacks(callbacks), config.progress) if workers.writes else Callbacks()
         self.callbacks = told
         self.save_to(Checkpoint(checkpoint) if isinstance(checkpoint, str | os.PathLike) else checkpoint)
@@ -128,33 +124,10 @@ class Trainer(ResumableTraining):
         data = data.alone() if shaped else data.alone().flat_states()
         return data.to(self.device, next(self.model.parameters()).dtype)
 
-    def _parameter_groups(self) -> list[dict[str, Any]]:
-        """Parameters by learning rate: networks, posterior over the weights, and heads if they have a prior.
-
-        The loss is divided by the number of episodes; so divided, the gradient of the prior is Adam's weight decay.
-        """
-        config = self.config
-        heads = [layer.weight for layer in growables([self.model]) if isinstance(layer, GrowableHeads)]
-        shrunk = {id(p) for p in heads}
-        weights = [p for p in self.parameters() if self._is_weight(p)]
-        others = [p for p in self.parameters() if not self._is_weight(p) and id(p) not in shrunk]
-        groups: list[dict[str, Any]] = [
-            {"params": others, "lr": config.learning_rate},
-            {"params": weights, "lr": config.weights_learning_rate},
-        ]
-        if heads:
-            decay = self._weight_decay(config.weight_scale)
-            groups.append({"params": heads, "lr": config.learning_rate, "weight_decay": decay})
-        return groups
-
-    def _weight_decay(self, scale: float | None) -> float:
-        return 0.0 if scale is None else 1 / (scale**2 * len(self.data))
-
     def shrink(self, scale: float | None) -> None:
         """Sets the scale of the prior on the weights of heads, see :attr:`TrainConfig.weight_scale`."""
         self.config = replace(self.config, weight_scale=scale)
-        for group in self.optimizer.param_groups[2:]:
-            group["weight_decay"] = self._weight_decay(scale)
+        self._optimizer.shrink(scale)
 
     def fork(self) -> "Trainer":
         """A copy that can be trained on independently; it shares data and callbacks, and is not saved."""
@@ -163,16 +136,6 @@ class Trainer(ResumableTraining):
         twin = copy.deepcopy(self, shared)
         self.saver = saver
         return twin
-
-    def _set_rates(self) -> None:
-        """Sets the learning rates of this epoch."""
-        config, factor = self.config, self.config.rate_factor(self.epoch)
-        even = self.epoch < round(config.even_phase * config.epochs)
-        for number, group in enumerate(self.optimizer.param_groups):
-            if number == 1:
-                group["lr"] = 0.0 if even else factor * config.weights_learning_rate
-            else:
-                group["lr"] = factor * config.learning_rate
 
     @property
     def in_final_phase(self) -> bool:
@@ -199,126 +162,29 @@ class Trainer(ResumableTraining):
         check(count, "episodes to be a count", repr(episodes))
         self.total, self.epoch_generator_state = (float(objective), episodes), tensors["order"]
 
-    def parameters(self) -> list[torch.nn.Parameter]:
-        """All parameters of the model and the guide."""
-        return [*self.model.parameters(), *self.guide.parameters()]
-
-    def _is_weight(self, parameter: torch.nn.Parameter) -> bool:
-        return any(parameter is p for p in self.guide.weights.parameters())
-
-    @property
-    def objective(self) -> tuple[Callable, Callable]:
-        """Model and guide as passed to SVI: the model adapted to the guide and regularized, the guide tempered."""
-        return self.entropy(adapt(self.model, self.guide)), self.temper(self.guide)
-
-    def step(self, batch: Trajectories) -> float:
-        """One SVI step. Returns the objective, nats per episode without the entropy bonus; NaN for a skipped step."""
-        random_before = RandomState.of(self.device)
-        self.optimizer.zero_grad(set_to_none=True)
-        try:
-            loss = float(self._loss_and_grads(batch))
-        except (ValueError, UserWarning) as error:  # Pyro's validation raises before non-finite values reach the loss
-            problem = diagnosis(self, "A check of Pyro's failed", batch, random_before)
-            if not problem.where:
-                raise
-            self.workers.average(self.parameters(), [math.nan, 0.0])  # tells the others
-            return self.health.give_up(problem, random_before, error)
-        loss, bonus = self.workers.average(self.parameters(), [loss, self.entropy.bonus])
-        gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        on_cpu = self.device.type == "cpu"
-        norm = total_norm(gradients) if on_cpu else norm_on_device(gradients)  # as in deferred steps, to the bit
-        if not math.isfinite(loss + float(norm)):
-            what = f"The loss became {loss:.4g} and the norm of its gradient {float(norm):.4g}"
-            return self.health.give_up(diagnosis(self, what, batch, random_before), random_before)
-        self._validated = self.model.num_options
-        if self.config.clip_norm is not None:
-            if on_cpu:
-                torch.nn.utils.clip_grads_with_norm_(self.parameters(), self.config.clip_norm, norm)
-            else:
-                scale_gradients(gradients, norm, self.config.clip_norm)
-        self.optimizer.step()
-        self.num_steps += 1
-        return -loss - bonus * batch.population / batch.dataset_size
-
-    def _loss_and_grads(self, batch: Trajectories) -> Tensor:
-        """The negative objective of a batch, not read yet; its gradients are added to those of the parameters."""
-        model, guide = self.objective
-        batch = batch.unpack()  # here, since several modules read the states
-        # Pyro validates shapes and constraints once for each K; at every step that would cost a tenth of the time.
-        validate = self._validated != self.model.num_options
-        with (
-            pyro.validation_enabled(validate),
-            pyro.get_param_store().scope(),
-            poutine.scale(scale=1 / batch.dataset_size),
-            self._own_draws,
-            shared_product(batch.states, self.model, self.guide),
-        ):
-            (traces,) = self.elbo._get_traces(model, guide, (batch,), {})
-            elbo, surrogate = elbo_and_surrogate(self.elbo, *traces)
-            surrogate.backward()
-        return -elbo.detach()
-
-    @property
-    def _num_summed(self) -> int:
-        """Numbers that the entropy bonus sums over all rows of a batch."""
-        summed = self.entropy.weight > 0 and self.entropy.per == "batch"
-        return self.model.num_options + 1 if summed else 0
-
-    @property
-    def _own_draws(self) -> AbstractContextManager:
-        return OwnDrawsMessenger(self.workers) if self.workers.size > 1 else nullcontext()
-
-    def _batches(
-        self, data: Trajectories, generator: torch.Generator | None = None, first: int = 0
+    def batches(
+        self, data: Trajectories, generator: torch.Generator | None = None, first: int = 0, padded: bool = False
     ) -> Iterator[tuple[Trajectories, float, float]]:
         """Batches of this process, its share of each, and the weight of the whole batch in a pass over the data.
 
         :param first: number of the first batch
+        :param padded: to one size, with :attr:`row_weights` set for each batch
         """
+        size = min(self.config.batch_size, len(data))
         for index, population in data.batch_indices(self.config.batch_size, generator)[first:]:
             own, share = self.workers.share(index)
+            if padded:
+                own = padded_index(own, size)
+                self.row_weights = padded_weights(len(index), size, next(self.model.parameters()))
             yield data.minibatch(own, population), share, len(index) * len(data) / population
-
-    def _observed(self) -> Trajectories:
-        """The episodes that a growth check measures usage on: all, or a random sample of many."""
-        if self.data.num_steps <= OBSERVED_STEPS:
-            return self.data
-        count = max(2, len(self.data) * OBSERVED_STEPS // self.data.num_steps)
-        return self.data[torch.randperm(len(self.data))[:count].to(self.device)].alone()
 
     def observe_and_grow(self, births: bool = True) -> GrowthEvent:
         """Runs the model in the growth handler over all data, and lets it add or remove components.
 
         :param births: whether components may be added
         """
-        growth, model = self.growth, adapt(self.model, self.guide)
-        assert growth is not None
         self.callbacks.on_status("growth check")
-        self.workers.begin((self.config.seed, self.epoch, self.batch, 1))
-        with torch.no_grad(), pyro.get_param_store().scope(), self._own_draws:
-            for batch, share, _ in self._batches(self._observed()):
-                trace = poutine.trace(self.temper(self.guide)).get_trace(batch)
-                with growth if share else nullcontext():
-                    poutine.replay(model, trace)(batch)
-
-        weights = self.guide.weights.mean_log_weights().detach()
-        with pyro.get_param_store().scope():
-            event = growth.step(
-                self.optimizer,
-                self.num_steps,
-                collapse(self.model),
-                self.data,
-                weights,
-                self.held_out,
-                births,
-                batch_size=self.data.rows_together(),
-            )
-        if not self.health.check_parameters("Growth failed"):
-            event = replace(event, moves=())  # the parameters were restored, so nothing has changed
-        if event.num_born:
-            self.history.growth_epochs.append(self.epoch)
-        if event.num_removed:
-            self.history.removal_epochs.append(self.epoch)
+        event = self.growth_checks(births)
         self._check_same_state()
         self.callbacks.on_growth(self, event)
         self.callbacks.on_status("")
@@ -328,19 +194,6 @@ class Trainer(ResumableTraining):
         """Removes components until no removal is accepted, without births."""
         while self.growth is not None and self.growth.removals and self.observe_and_grow(births=False).num_removed:
             pass
-
-    @torch.no_grad()
-    def _judge_scores(self) -> list[float]:
-        """Log-likelihood of each held-out episode at the mean weights, in nats."""
-        if self.held_out is None:
-            return []
-        weights = torch.log_softmax(self.guide.weights.mean_log_weights(), -1)
-        model, found = collapse(self.model), []
-        with pyro.get_param_store().scope():
-            for batch in self.held_out.minibatches(self.held_out.rows_together()):
-                node = poutine.trace(model).get_trace(batch, weights).nodes["actions"]
-                found += node["fn"].log_prob(node["value"]).tolist()
-        return found
 
     def settle(self) -> None:
         """Removes unneeded components, unless that was done before a final phase; the training is then completed."""
@@ -383,7 +236,7 @@ class Trainer(ResumableTraining):
             yield from self.train_epoch()
             if self.epoch == self.config.final_epoch < self.config.epochs:
                 self.remove_unneeded()
-                self.history.judge_scores = self._judge_scores()
+                self.history.judge_scores = self.growth_checks.judge_scores()
             elif self.growth is not None and not self.in_final_phase:
                 births = epochs is not None or self._enough_time()
                 if self.growth.due(self.num_steps, births):
@@ -400,11 +253,22 @@ class Trainer(ResumableTraining):
         ahead = (self.config.final_epoch - self.epoch) * self.data.num_batches(self.config.batch_size)
         return self.growth.enough_time(ahead)
 
+    def _anneal(self) -> None:
+        """Sets temperature, entropy weight and learning rates of this epoch."""
+        config, epoch = self.config, self.epoch
+        self.temper.temperature = self._temperature(config.temperature(epoch))
+        weight = config.entropy_weight(epoch)
+        self.entropy.weight = self._entropy_weight(weight) if weight > 0 else 0.0
+        self._optimizer.set_rates(config, epoch)
+
+    def restore_parameters(self, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        super().restore_parameters(config, tensors)
+        if self.config.cuda_graph:
+            self._optimizer.set_rates(self.config, self.epoch)  # the saved ones are no tensors
+
     def train_epoch(self) -> Iterator[None]:
         """One pass over the data, or the rest of one that was resumed; yields after each update but the last."""
-        self.temper.temperature = self.config.temperature(self.epoch)
-        self.entropy.weight = self.config.entropy_weight(self.epoch)
-        self._set_rates()
+        self._anneal()
         self.health.remember()
         self.settled = False
         data = self.final_data if self.in_final_phase else self.data
@@ -425,11 +289,13 @@ class Trainer(ResumableTraining):
     def _take_batches(self, data: Trajectories, count: int) -> Iterator[None]:
         """Takes the remaining batches of an epoch, or those up to a look that returned to an earlier one."""
         self.shuffle_generator.set_state(self.epoch_generator_state)
-        for number, (batch, share, weight) in enumerate(
-            self._batches(data, self.shuffle_generator, self.batch), self.batch + 1
-        ):
-            self.workers.begin((self.config.seed, self.epoch, self.batch), share, self._num_summed)
-            self.deferred.take(batch, weight)
+        batches = self.batches(data, self.shuffle_generator, self.batch, padded=self.config.cuda_graph)
+        for number, (batch, share, weight) in enumerate(batches, self.batch + 1):
+            self.workers.begin((self.config.seed, self.epoch, self.batch), share, self.num_summed)
+            try:
+                self.deferred.take(batch, weight)
+            finally:
+                self.row_weights = None
             self._tell_of_step()
             del batch  # before the next one is made: with one long episode it can be a large part of the data
             if number < count and self.batch == number:  # after the last batch, growth comes before saving
@@ -441,8 +307,8 @@ class Trainer(ResumableTraining):
         """Appends an epoch to the history."""
         self.history.objective.append(objective)
         self.history.num_options.append(self.model.num_options)
-        self.history.temperature.append(self.temper.temperature)
-        self.history.entropy_weight.append(self.entropy.weight)
+        self.history.temperature.append(self.config.temperature(self.epoch))
+        self.history.entropy_weight.append(self.config.entropy_weight(self.epoch))
 
     def _tell_of_start(self) -> None:
         self.callbacks.on_start(self, self._num_epochs)

@@ -10,7 +10,8 @@ probability or a backward message falls below ``FAINT``; such a sequence is comp
 
 Shapes: ``log_first (N, K)``, ``log_rows (G, K, K)``, one matrix for each of G equal groups of consecutive sequences,
 ``logits`` and ``emission`` ``(N, T, K)``. Outputs are ``value (N,)``, and, unless they are empty, the gradients
-``grad_first (N, K)``, ``grad_rows (N, K, K)``, ``grad_logits`` and ``grad_emission`` ``(N, T, K)``, of which the last is :math:`p(h_t=k\mid x)`, and ``starts (N, T, K)``, the probability that t is entered by a transition to k.
+``grad_first (N, K)``, ``grad_rows (N, K, K)``, ``grad_logits`` and ``grad_emission`` ``(N, T, K)``, of which the last
+is :math:`p(h_t=k\mid x)`, and ``starts (N, T, K)``, the probability that t is entered by a transition to k.
 """
 
 import math

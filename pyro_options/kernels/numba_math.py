@@ -1,4 +1,4 @@
-"""Compiler flags, functions and matrix products shared by the kernels. Only the kernel modules import numba, when first used.
+"""Compiler flags, functions and matrix products of the kernels. Only kernel modules import numba, when first used.
 
 Kernels release the GIL and start no threads of their own: :meth:`pyro_options.kernels.Kernels.run` splits the rows
 among as many threads as torch uses, so ``torch.set_num_threads`` is the only setting, and forked processes are safe.

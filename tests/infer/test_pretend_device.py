@@ -40,7 +40,7 @@ def launches_of_a_step(name, num_steps):
     config = TrainConfig(batch_size=6, progress=False, device=DEVICE)
     trainer = Trainer(method.model, method.guide, data, config)
     trainer.run(1)
-    (batch, *_), *_ = trainer._batches(trainer.data)
+    (batch, *_), *_ = trainer.batches(trainer.data)
     with pretend_device.counting() as counts:
         trainer.deferred._launch(batch)
     assert not counts.num_syncs, counts.syncs
