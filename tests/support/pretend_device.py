@@ -4,6 +4,8 @@ Tensors of the device wrap a tensor of the CPU and report the device ``pretend:0
 tensors of the CPU, except for numbers of no dimension; unlike fake tensors it computes, so that whole trainings, growth
 and checkpoints run on it. A dispatched operation that is neither a view nor an allocation is one launch, whatever it
 runs on real hardware; a kernel of the registry is one launch; reading a value, or copying one to the CPU, is a sync.
+Copying from the CPU, which waits on CUDA as well unless memory is pinned, is an upload. ``PretendGraphs`` records
+operations and repeats them on the same memory, as a CUDA graph does.
 """
 
 import collections
@@ -51,10 +53,12 @@ _FREE = {
 
 @dataclass
 class Counts:
-    """Launches and syncs of a block, by operation."""
+    """Launches, syncs and uploads of a block, by operation."""
 
     launches: collections.Counter = field(default_factory=collections.Counter)
     syncs: collections.Counter = field(default_factory=collections.Counter)
+    uploads: collections.Counter = field(default_factory=collections.Counter)
+    order: list[str] = field(default_factory=list)  # of launches
 
     @property
     def num_launches(self) -> int:
@@ -64,19 +68,63 @@ class Counts:
     def num_syncs(self) -> int:
         return sum(self.syncs.values())
 
+    @property
+    def num_uploads(self) -> int:
+        return sum(self.uploads.values())
+
+
+class NotRecordable(AssertionError):
+    """An operation that a CUDA graph cannot record."""
+
+
+class _Tape:
+    """Operations in order, and the values before it of memory that they write to."""
+
+    def __init__(self):
+        self.calls = []
+        self.before = {}
+
+    def writes(self, tensors):
+        for x in tensors:
+            self.before.setdefault((x.data_ptr(), x.shape, x.stride()), (x.detach(), x.clone()))
+
+    def add(self, func, args, kwargs, result, random):
+        args, kwargs, result = tree_map_only(Tensor, Tensor.detach, (args, kwargs, result))  # with their shapes as now
+        old = [x for x in tree_flatten(result)[0] if isinstance(x, Tensor)]
+
+        def again():
+            with _drawing() if random else contextlib.nullcontext():
+                new = [x for x in tree_flatten(func(*args, **kwargs))[0] if isinstance(x, Tensor)]
+            for a, b in zip(old, new, strict=True):
+                if a.data_ptr() != b.data_ptr():
+                    a.copy_(b)
+
+        self.calls.append(again)
+
 
 _open: list[Counts] = []
+_tapes: list[_Tape] = []
 _generator = torch.Generator()
 
 
 def _launch(name: str) -> None:
     for counts in _open:
         counts.launches[name] += 1
+        counts.order.append(name)
 
 
 def _sync(name: str) -> None:
+    if _tapes:
+        raise NotRecordable(f"{name} waits for the device")
     for counts in _open:
         counts.syncs[name] += 1
+
+
+def _upload(name: str) -> None:
+    if _tapes:
+        raise NotRecordable(f"{name} copies from the CPU")
+    for counts in _open:
+        counts.uploads[name] += 1
 
 
 class StrayTensor(AssertionError):
@@ -108,6 +156,14 @@ class DeviceTensor(Tensor):
     def as_subclass(self, cls):
         """For Pyro's provenance, which keeps this tensor beside it and calls operations on that one."""
         return self.inner.view_as(self.inner).as_subclass(cls)
+
+    def data_ptr(self):
+        return self.inner.data_ptr()
+
+    def __deepcopy__(self, memo):
+        copied = self.detach().clone()
+        kept = torch.nn.Parameter(copied, self.requires_grad) if isinstance(self, torch.nn.Parameter) else copied
+        return memo.setdefault(id(self), kept)
 
     def tolist(self):
         _sync("tolist")
@@ -146,15 +202,26 @@ def _copy(func, args, kwargs):
         source, device = args[0], kwargs.get("device", args[0].device)
         there = _on_device(device)
         inner = source.inner if isinstance(source, DeviceTensor) else source
-        result = func(inner, **{**kwargs, "device": torch.device("cpu")})
+        on_cpu = {**kwargs, "device": torch.device("cpu")}
+        result = func(inner, **on_cpu)
         _launch(str(func))
         if isinstance(source, DeviceTensor) and not there:
             _sync("to the CPU")
+        if there and not isinstance(source, DeviceTensor):
+            _upload(str(func))
+        for tape in _tapes:
+            tape.add(func, (inner,), on_cpu, result, False)
         return DeviceTensor(result) if there else result
     target, source = args[:2]
     inner = [x.inner if isinstance(x, DeviceTensor) else x for x in (target, source)]
-    func(*inner, *args[2:], **kwargs)
+    for tape in _tapes:
+        tape.writes(inner[:1])
+    result = func(*inner, *args[2:], **kwargs)
+    for tape in _tapes:
+        tape.add(func, (*inner, *args[2:]), kwargs, result, False)
     _launch(str(func))
+    if isinstance(target, DeviceTensor) and not isinstance(source, DeviceTensor):
+        _upload(str(func))
     if isinstance(source, DeviceTensor) and not isinstance(target, DeviceTensor):
         _sync("to the CPU")
     return target
@@ -172,8 +239,13 @@ def dispatch(func, args, kwargs):
     if created:
         inner_kwargs["device"] = torch.device("cpu")
     random = torch.Tag.nondeterministic_seeded in func.tags
+    for tape in _tapes:
+        tape.writes(_written(func, inner_args, inner_kwargs))
     with _drawing() if random else contextlib.nullcontext():
         result = func(*inner_args, **inner_kwargs)
+    for tape in _tapes:
+        if not func.is_view and torch.Tag.inplace_view not in func.tags:
+            tape.add(func, inner_args, inner_kwargs, result, random)
     if func in _SYNCS or (func is _aten.index.Tensor and _has_mask(flat)):
         _sync(str(func))
     if not (func.is_view or func in _FREE or func in _SYNCS - {_aten.nonzero.default}):
@@ -182,6 +254,13 @@ def dispatch(func, args, kwargs):
         return result
     result = tree_map_only(Tensor, DeviceTensor, result)
     return return_and_correct_aliasing(func, args, kwargs, result)
+
+
+def _written(func, args, kwargs) -> list[Tensor]:
+    """The tensors that an operation writes to."""
+    names = [one for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write]
+    given = dict(zip((one.name for one in func._schema.arguments), args)) | kwargs
+    return [x for one in names for x in tree_flatten(given.get(one.name))[0] if isinstance(x, Tensor)]
 
 
 def _has_mask(flat) -> bool:
@@ -250,8 +329,44 @@ class _Kernels:
 
     def run(self, name, function, inputs, outputs, settings):
         _check_devices(function, [*inputs, *outputs])
-        KERNELS[name].run(function, 0, [x.inner for x in inputs], [x.inner for x in outputs], settings)
+        given = function, 0, [x.inner for x in inputs], [x.inner for x in outputs], settings
+        KERNELS[name].run(*given)
+        for tape in _tapes:
+            tape.add(KERNELS[name].run, given, {}, None, False)
         _launch(f"{name}.{function}")
+
+
+class PretendGraphs:
+    """Records the operations of the device, and repeats them on the memory that they had, as CUDA graphs do.
+
+    What Python computed between them is fixed. Recording itself changes no value, as if nothing had run.
+    """
+
+    def __init__(self):
+        self.lengths = []  # operations of each recording
+
+    def warm_up(self, device):
+        return contextlib.nullcontext()
+
+    def record(self, device, launch):
+        tape, random = _Tape(), _generator.get_state()
+        _tapes.append(tape)
+        try:
+            result = launch()
+        finally:
+            _tapes.remove(tape)
+            for place, value in reversed(tape.before.values()):
+                place.copy_(value)
+            _generator.set_state(random)
+        self.lengths.append(len(tape.calls))
+
+        @torch.no_grad()
+        def replay():
+            for call in tape.calls:
+                call()
+            _launch("graph")
+
+        return replay, result
 
 
 _FACTORIES = (
