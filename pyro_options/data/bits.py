@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from pyro_options.errors import check
+from pyro_options.nn.packed_bits import unpacked
 
 
 def unpack_bits(packed: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -20,9 +21,7 @@ def unpack_bits(packed: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         f"{packed.dtype} {tuple(packed.shape)}",
     )
     dtype = torch.get_default_dtype() if dtype is None else dtype
-    values = torch.arange(256, device=packed.device).unsqueeze(-1)
-    table = ((values >> torch.arange(7, -1, -1, device=packed.device)) & 1).to(dtype)  # (256, 8): faster than shifting
-    return table.index_select(0, packed.flatten().int()).view(*packed.shape[:-1], 8 * packed.shape[-1])
+    return unpacked(packed, dtype)
 
 
 def pack_bits(bits: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from pyro_options.errors import check, check_count
+from pyro_options.nn.packed_bits import PackedBits
 
 from .folder import read_folder, write_folder
 from .ingestion import (
@@ -244,10 +245,20 @@ class Trajectories(StoredEpisodes):
             return self
         if not self.packed and self.state_steps.dtype.is_floating_point:
             return self
+        return self._unpacked(self.state_steps.map(self.as_floats))
+
+    def _floating(self) -> "Trajectories":
+        """As :meth:`unpack`, for padded episodes; many packed states on the CPU stay so until their values are used."""
+        dtype = torch.get_default_dtype()
+        if not (self.packed and PackedBits.suits(self.state_steps.padded(), dtype)):
+            return self.unpack()
+        return self._unpacked(PaddedSteps(PackedBits(self.state_steps.padded(), dtype), self.lengths))
+
+    def _unpacked(self, states: Steps) -> "Trajectories":
+        """The same episodes with floating-point states in another store."""
         bits = self.packed and self.state_names is not None
         names = tuple(f"{name} bit {7 - b}" for name in self.state_names or () for b in range(8))
-        changes = {"state_names": names} if bits else {}
-        return self._replace(state_steps=self.state_steps.map(self.as_floats), packed=False, **changes)
+        return self._replace(state_steps=states, packed=False, **({"state_names": names} if bits else {}))
 
     def with_names(
         self,
@@ -341,7 +352,7 @@ class Trajectories(StoredEpisodes):
         if not all(isinstance(steps, PaddedSteps) for steps in stores):
             width = int(part.lengths.max()) if self.ragged else self.state_steps.width
             part = part._stores(lambda steps: PaddedSteps(steps.padded(width), steps.lengths))
-        return part.to(device).unpack()
+        return part.to(device)._floating()
 
     def minibatches(
         self, size: int, generator: torch.Generator | None = None, device: torch.device | str | None = None

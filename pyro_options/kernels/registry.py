@@ -132,6 +132,7 @@ KERNELS = {
         "lstm": 1_000,  # steps
         "segment_marginal": 200,  # steps
         "stick_draw": 10_000,  # sticks
+        "bit_product": 100_000,  # bytes
     }.items()
 }
 

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from pyro_options.errors import check
 
+from .packed_bits import PackedBits
+
 _ROWS = 16  # episodes to compare at a time
 
 
@@ -77,6 +79,8 @@ class VaryingInputs(nn.Module):
         """``(..., D) -> (..., len(index))``."""
         if self.out_features == self.state_dim:
             return states
+        if isinstance(states, PackedBits):
+            return states.pick(self.index)
         plain = states.device.type == "cpu" and states.dtype is not torch.bfloat16  # numpy has no bfloat16
         if plain and not states.requires_grad:  # six times as fast as index_select
             return torch.from_numpy(np.take(states.numpy(), self.index.numpy(), axis=-1))
