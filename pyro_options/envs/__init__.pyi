@@ -1,4 +1,5 @@
 from .atari import atari_demonstrations, expert_rollouts, load_atari, make_atari, ram
+from .atari_vec_env import AtariVecEnv
 from .experts import EXPERTS
 from .message_task import MessageEnv, MessageExpert, final_action_probabilities, message_demonstrations, message_success
 from .playback import Playback, play
@@ -8,6 +9,7 @@ from .switches import SwitchesEnv, SwitchesExpert, agent_space, switches_demonst
 
 __all__ = [
     "EXPERTS",
+    "AtariVecEnv",
     "MessageEnv",
     "MessageExpert",
     "Playback",
