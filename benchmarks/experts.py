@@ -1,31 +1,35 @@
-"""Returns of the scripted Atari experts. Run it with::
+"""Returns of the Atari experts, beside those of random play. Run it with::
 
     python benchmarks/experts.py
     python benchmarks/experts.py --games Pong --num-episodes 3
 
 Games are ``NoFrameskip-v4`` with frame skip 4; episodes start after 1 to 30 no-op frames and contain random actions.
-All returns are written to ``--out``, with the command and the seed.
+Random play is of whole games, while those of experts are cut. All returns are written to ``--out`` after each game,
+with the command and the seed; games that the file has with the same settings are kept.
 """
 
+import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
 import tyro
 
-from pyro_options.envs import expert_rollouts
+from pyro_options.data.collection import rollout
+from pyro_options.envs import EXPERTS, expert_rollouts, make_atari
 from pyro_options.experiments import write_results
 
 
 @dataclass(frozen=True)
 class Args:
-    """Measure the scripted experts."""
+    """Measure the experts."""
 
-    games: tuple[str, ...] = ("Breakout", "Pong", "Freeway")
-    num_episodes: int = 10
+    games: tuple[str, ...] = tuple(EXPERTS)
+    num_episodes: int = 20
     """episodes per game"""
-    max_steps: int = 6000
-    """cut an episode after this many actions"""
+    max_steps: int = 1200
+    """cut an expert's episode after this many actions"""
     epsilon: float = 0.01
     """probability of a random action"""
     seed: int = 0
@@ -33,40 +37,70 @@ class Args:
     progress: bool = True
 
 
+def random_returns(game: str, num_episodes: int, seed: int) -> torch.Tensor:
+    """Returns of whole games of random actions."""
+    env = make_atari(game)
+    try:
+        return rollout(env, lambda ram: 0, num_episodes, None, seed, epsilon=1.0, packed=True).returns
+    finally:
+        env.close()
+
+
 def measure(game: str, args: Args) -> dict:
     """Returns and lengths of episodes of one game."""
-    start = time.perf_counter()
+    start = time.process_time()
     done = expert_rollouts(
         game, args.num_episodes, args.max_steps, args.seed, epsilon=args.epsilon, progress=args.progress
     )
-    returns = done.returns
+    seconds, returns = time.process_time() - start, done.returns
+    random = random_returns(game, args.num_episodes, args.seed)
     return {
         "game": game,
         "mean_return": float(returns.mean()),
         "standard_deviation": float(returns.std()) if len(returns) > 1 else 0.0,
         "min_return": float(returns.min()),
         "max_return": float(returns.max()),
+        "random_mean_return": float(random.mean()),
         "ended": int(done.terminated.sum()),
         "returns": returns.tolist(),
+        "random_returns": random.tolist(),
         "lengths": done.trajectories.lengths.tolist(),
-        "seconds": time.perf_counter() - start,
+        "milliseconds_per_action": 1000 * seconds / done.trajectories.num_steps,
     }
+
+
+def settings(args: Args) -> dict:
+    """What a kept game must have been measured with."""
+    return {name: value for name, value in asdict(args).items() if name not in ("games", "out", "progress")}
+
+
+def kept(args: Args) -> dict[str, dict]:
+    """The games of the file that were measured with the same settings."""
+    if not args.out.exists():
+        return {}
+    record = json.loads(args.out.read_text())
+    same = all(record["args"].get(name) == value for name, value in settings(args).items())
+    return {row["game"]: row for row in record["results"] if "random_returns" in row} if same else {}
+
+
+def describe(row: dict) -> str:
+    random = row["random_mean_return"]
+    against = f"{row['mean_return'] / random:.1f} times the" if random > 0 else "against the"
+    return (
+        f"{row['game']:16s} mean return {row['mean_return']:7.1f} [{row['min_return']:g}, {row['max_return']:g}], "
+        f"{against} {random:.1f} of random play; {row['milliseconds_per_action']:.1f} ms per action"
+    )
 
 
 def main(args: Args) -> list[dict]:
-    rows = [measure(game, args) for game in args.games]
-    for row in rows:
-        print(
-            f"{row['game']:10s} mean return {row['mean_return']:7.2f} ± {row['standard_deviation']:6.2f} "
-            f"[{row['min_return']:g}, {row['max_return']:g}], {row['ended']} of {args.num_episodes} episodes "
-            f"ended within {args.max_steps} actions"
-        )
-    record = {
-        "args": asdict(args) | {"out": str(args.out)},
-        "results": rows,
-    }
-    write_results(args.out, record)
-    return rows
+    rows = kept(args)
+    for game in args.games:
+        if game not in rows:
+            rows[game] = measure(game, args)
+            record = {"args": settings(args), "results": [rows[name] for name in sorted(rows)]}
+            write_results(args.out, record)
+        print(describe(rows[game]), flush=True)
+    return [rows[game] for game in args.games]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Atari environments with RAM or pixel observations, and demonstrations of the scripted experts."""
+"""Atari environments with RAM or pixel observations, and demonstrations of the experts."""
 
 import os
 from pathlib import Path
@@ -87,7 +87,12 @@ def expert_rollouts(
     noops: int = 30,
     progress: bool = False,
 ) -> Rollouts:
-    """Records episodes of the scripted expert of ``game``, with RAM as packed states.
+    """Records episodes of the expert of ``game``, with RAM as packed states.
+
+    Experts are scripts (Breakout, Freeway, Pong), plans found by exploration (MontezumaRevenge), or search ahead on an
+    emulator (the others), which takes about ten milliseconds per action. The emulator is deterministic and a game has
+    30 starts, so episodes differ by their start and by random actions, after which every expert goes on from where it
+    is.
 
     :param game: one of :data:`~pyro_options.envs.EXPERTS`
     :param max_steps: cut an episode after this many actions; ``None`` plays to the end

@@ -1,6 +1,7 @@
-"""Atari environments, their wrappers and the scripted experts."""
+"""Atari environments, their wrappers and the experts."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -74,16 +75,16 @@ def test_demonstrations_reproduce_and_differ():
 @pytest.mark.parametrize("game", sorted(EXPERTS))
 def test_experts_play_for_stable_baselines(game):
     _, lengths = evaluate_policy(
-        EXPERTS[game](), make_atari(game, max_steps=30), 2, return_episode_rewards=True, warn=False
+        EXPERTS[game](), make_atari(game, max_steps=12), 2, return_episode_rewards=True, warn=False
     )
-    assert lengths == [30, 30]
+    assert lengths == [12, 12]
 
 
 @pytest.mark.parametrize("game", sorted(EXPERTS))
 def test_one_observation_and_many_agree(game):
     env, expert = make_atari(game), EXPERTS[game]()
     observation, alone, many = env.reset(seed=0)[0], None, None
-    for t in range(20):
+    for t in range(12):
         first = np.array([t == 0])
         action, alone = expert.predict(observation, alone, first)
         actions, many = expert.predict(np.stack([observation, observation]), many, np.repeat(first, 2))
@@ -104,7 +105,7 @@ def test_files_of_either_kind_are_read(tmp_path):
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="a game that ale-py has but got 'breakout'"):
         make_atari("breakout")
-    with pytest.raises(ValueError, match="one of Breakout, Freeway, Pong"):
+    with pytest.raises(ValueError, match="one of Alien, Asterix, Asteroids, Breakout"):
         atari_demonstrations("Qbert", 1)
     with pytest.raises(ValueError, match="RAM of 128 bytes"):
         EXPERTS["Pong"]().predict(np.zeros((84, 84)))
@@ -118,3 +119,15 @@ def test_the_benchmark_writes_every_return(tmp_path, monkeypatch):
     experts.main(args)
     record = json.loads(args.out.read_text())
     assert record["args"]["seed"] == 0 and record["results"][0]["lengths"] == [20, 20]
+    assert len(record["results"][0]["random_returns"]) == 2
+
+
+def test_the_benchmark_keeps_games_of_the_same_settings(tmp_path, monkeypatch):
+    experts = load_script(monkeypatch, BENCHMARKS / "experts.py")
+    args = experts.Args(("Freeway",), 1, max_steps=5, out=tmp_path / "experts.json", progress=False)
+    first = experts.main(args)
+    monkeypatch.setattr(experts, "measure", lambda game, args: {**first[0], "game": game, "mean_return": -1.0})
+    assert experts.main(args) == first
+    assert experts.main(replace(args, games=("Pong",)))[0]["mean_return"] == -1.0
+    assert {row["game"] for row in json.loads(args.out.read_text())["results"]} == {"Freeway", "Pong"}
+    assert experts.main(replace(args, seed=1))[0]["mean_return"] == -1.0

@@ -1,11 +1,26 @@
-"""Scripted experts that play Atari games from RAM, as demonstrators that need no download."""
+"""Experts that play Atari games from RAM, as demonstrators that need no download."""
+
+from collections.abc import Callable
+from functools import partial
 
 from .breakout import BreakoutExpert
 from .freeway import FreewayExpert
+from .montezuma import MontezumaExpert
 from .pong import PongExpert
 from .ram_expert import RamExpert
+from .search import SearchExpert
 
-#: experts by the name of their game
-EXPERTS: dict[str, type[RamExpert]] = {"Breakout": BreakoutExpert, "Freeway": FreewayExpert, "Pong": PongExpert}
+#: makers of experts by the name of their game: scripts, plans that were found by exploration, and search
+EXPERTS: dict[str, Callable[..., RamExpert]] = {
+    "Alien": partial(SearchExpert, "Alien"),
+    "Asterix": partial(SearchExpert, "Asterix"),
+    "Asteroids": partial(SearchExpert, "Asteroids"),
+    "Breakout": BreakoutExpert,
+    "ChopperCommand": partial(SearchExpert, "ChopperCommand"),
+    "Freeway": FreewayExpert,
+    "MontezumaRevenge": MontezumaExpert,
+    "Pong": PongExpert,
+    "SpaceInvaders": partial(SearchExpert, "SpaceInvaders"),
+}
 
-__all__ = ["EXPERTS", "BreakoutExpert", "FreewayExpert", "PongExpert", "RamExpert"]
+__all__ = ["EXPERTS", "BreakoutExpert", "FreewayExpert", "MontezumaExpert", "PongExpert", "RamExpert", "SearchExpert"]

@@ -1,6 +1,7 @@
 """Finds rewards that are far away, with the emulator's save states."""
 
-from collections.abc import Callable, Hashable
+import math
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -113,3 +114,31 @@ class Explorer:
             if self.emulator.lives() < lives or self.emulator.game_over():
                 return
             yield lambda: _Way(before, tuple(actions)), score, length
+
+    def score(self, start: Any, actions: Sequence[int]) -> float:
+        """The score of a sequence of actions, minus infinity if it loses a life."""
+        self.emulator.restoreState(start)
+        lives, score = self.emulator.lives(), 0.0
+        for action in actions:
+            score += self.emulator.act(self.actions[action])
+            if self.emulator.lives() < lives or self.emulator.game_over():
+                return -math.inf
+        return score
+
+    def shortened(self, start: Any, actions: Sequence[int], widths: Sequence[int] = (16, 8, 4)) -> tuple[int, ...]:
+        """The same score with fewer actions: drops runs of them as long as the rest still leads to it.
+
+        :param widths: of the runs that are tried, in turn
+        """
+        kept, goal = list(actions), self.score(start, actions)
+        check(math.isfinite(goal), "actions that do not lose a life", "others")
+        for width in widths:
+            index, state, before = 0, start, 0.0  # the state after ``index`` actions, and its score
+            while index + width <= len(kept):
+                if before + self.score(state, kept[index + width :]) >= goal:
+                    del kept[index : index + width]
+                    continue
+                passed = kept[index : index + width]
+                before += self.score(state, passed)
+                state, index = self.emulator.cloneState(), index + width
+        return tuple(kept)

@@ -48,8 +48,8 @@ class SearchExpert(RamExpert):
         self,
         game: str,
         frame_skip: int = 4,
-        num_plans: int = 8,
-        horizon: int = 25,
+        num_plans: int = 6,
+        horizon: int = 20,
         commit: int = 5,
         gamma: float = 0.97,
         seed: int = 0,
@@ -64,20 +64,26 @@ class SearchExpert(RamExpert):
     def act(self, ram, memory):
         seen = as_bytes(ram)
         if memory is None:
-            return self._planned(self.followed.start(seen), (), seen)
+            return self.plan(self.followed.start(seen), (), seen)
         state, action = self.followed.follow(memory.state, seen, memory.plan[0])
         if action != memory.plan[0]:
-            return self._planned(state, (), seen)
+            return self.plan(state, (), seen)
         rest, age = memory.plan[1:], memory.age + 1
         if age == self.commit or not rest:
-            return self._planned(state, rest, seen)
+            return self.plan(state, rest, seen)
         return rest[0], _Memory(state, rest, age)
 
-    def _planned(self, state: Any, rest: tuple[int, ...], seen: bytes) -> tuple[int, _Memory]:
+    def plan(self, state: Any, rest: tuple[int, ...], seen: bytes) -> tuple[int, _Memory]:
+        """The first action of a new plan, and the memory after it.
+
+        :param state: of the emulator
+        :param rest: what is left of the last plan
+        :param seen: RAM of the state, on which the random plans depend
+        """
         rng = Random(crc32(seen) ^ self.seed)
         plans = [self._lengthened(rest if i == 0 else (), rng) for i in range(self.num_plans)]
-        plan = max(plans, key=lambda one: self._value(state, one))
-        return plan[0], _Memory(state, plan, 0)
+        best = max(plans, key=lambda one: self._value(state, one))
+        return best[0], _Memory(state, best, 0)
 
     def _lengthened(self, plan: tuple[int, ...], rng: Random) -> tuple[int, ...]:
         """A plan of the whole horizon, with random actions that are held for a while at its end."""
