@@ -140,7 +140,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a bad gradient is followed",
-        "pyro_options/infer/trainer.py",
+        "pyro_options/infer/svi_training.py",
         "if not math.isfinite(loss + float(norm)):",
         "if not math.isfinite(loss):",
         ("infer/test_health.py::test_a_bad_gradient_of_a_finite_loss_stops_the_run_before_it_does_harm",),

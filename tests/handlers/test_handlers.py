@@ -10,8 +10,17 @@ from support.episodes import make_episodes
 from support.option_models import make_model
 from torch.testing import assert_close
 
+from pyro_options.errors import InputError
 from pyro_options.guides import Exact, Relaxed, weights_guide
-from pyro_options.handlers import EntropyMessenger, ObserveMessenger, collapse, entropy_bonus, temper, usage_entropy
+from pyro_options.handlers import (
+    EntropyMessenger,
+    ObserveMessenger,
+    WeighRowsMessenger,
+    collapse,
+    entropy_bonus,
+    temper,
+    usage_entropy,
+)
 from pyro_options.infer import TrainConfig, Trainer
 from pyro_options.options import PathEncoder
 
@@ -127,3 +136,26 @@ def test_training_handlers_leave_the_callers_param_store_alone():
     model = make_model()
     Trainer(model, Exact(weights_guide("gem", 3)), make_episodes(), TrainConfig(epochs=1, progress=False)).run()
     assert list(pyro.get_param_store().keys()) == ["mine"]
+
+
+def test_rows_are_weighed_inside_their_plate_alone():
+    def model(values):
+        pyro.sample("all", pyro.distributions.Normal(0.0, 1.0), obs=torch.tensor(0.5))
+        with pyro.plate("rows", 10, subsample=torch.arange(len(values))):
+            pyro.sample("x", pyro.distributions.Normal(0.0, 1.0), obs=values)
+
+    values, weights = torch.randn(4), torch.tensor([2.0, 2.0, 0.0, 0.0])
+    plain = poutine.trace(model).get_trace(values)
+    weighed = poutine.trace(WeighRowsMessenger(weights, observes=True)(model)).get_trace(values)
+    plain.compute_log_prob(), weighed.compute_log_prob()
+    assert_close(weighed.nodes["x"]["log_prob"], weights * plain.nodes["x"]["log_prob"])
+    assert_close(weighed.nodes["all"]["log_prob"], plain.nodes["all"]["log_prob"])
+
+
+def test_a_model_without_a_plate_of_rows_cannot_be_weighed():
+    def model(values):
+        pyro.sample("x", pyro.distributions.Normal(0.0, 1.0).expand(values.shape).to_event(1), obs=values)
+
+    with pytest.raises(InputError, match="an observed site in a plate of 4 rows"):
+        WeighRowsMessenger(torch.ones(4), observes=True)(model)(torch.randn(4))
+    WeighRowsMessenger(torch.ones(4))(model)(torch.randn(4))  # as a guide may be

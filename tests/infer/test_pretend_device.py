@@ -61,10 +61,17 @@ def test_an_epoch_waits_for_the_device_twice():
     assert counts.num_syncs == 2, counts.syncs
 
 
-@pytest.mark.parametrize(("rule", "seed"), [("trial", 0), ("evidence", 0)])
-def test_a_growth_check_takes_few_launches(rule, seed):
-    trainer = make_trainer("options-exact", 300, 40, config={"seed": seed, "batch_size": 16}, rule=rule)
+SIZES = [("trial", None), *(("evidence", K) for K in range(1, 9))]
+
+
+@pytest.mark.parametrize(
+    ("rule", "size"), [one if one[1] in (None, 1, 7) else pytest.param(*one, marks=pytest.mark.slow) for one in SIZES]
+)
+def test_a_growth_check_takes_few_launches(rule, size):
+    settings = {"rule": rule} if size is None else {"rule": rule, "initial_options": size}
+    trainer = make_trainer("options-exact", 300, 40, config={"batch_size": 16}, **settings)
     trainer.run(1)
+    assert size is None or trainer.model.num_options == size
     with pretend_device.counting() as counts:
         assert trainer.observe_and_grow().moves
     assert counts.num_launches <= 5000

@@ -1,6 +1,7 @@
 """Steps that are recorded and replayed: padding, operations that never change, and recordings on a pretend device."""
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from support.episodes import make_episodes
 from support.methods import FIXED_K, SINGLE_OPTION, UNTRAINED
 
 from pyro_options.data import Trajectories
-from pyro_options.discovery import METHODS, build
+from pyro_options.discovery import METHODS, build, discover
 from pyro_options.errors import InputError
 from pyro_options.infer import Exponential, TrainConfig, Trainer
 from pyro_options.infer.device import RandomState
@@ -200,6 +201,21 @@ def test_it_is_refused_where_steps_cannot_be_recorded(graphs):
     method = build("options-exact", data, num_options=2)
     with pytest.raises(InputError, match="episodes of similar length for cuda_graph"):
         Trainer(method.model, method.guide, data, TrainConfig(device=DEVICE, cuda_graph=True))
+
+
+def test_several_processes_are_refused(graphs):
+    trainer = make_trainer()
+    trainer.workers = SimpleNamespace(size=2)
+    with pytest.raises(InputError, match="one process for cuda_graph but got 2"):
+        trainer.deferred.graph.check()
+
+
+def test_discover_passes_it_on(graphs):
+    settings = {"num_options": 2, "epochs": 4, "restarts": 1, "batch_size": 8, "progress": False, "trust": False}
+    with pytest.raises(InputError, match="a CUDA device for cuda_graph"):
+        discover(make_episodes(16), device="cpu", cuda_graph=True, **settings)
+    skills = discover(make_episodes(16), device=DEVICE, cuda_graph=True, **settings)
+    assert skills.metadata["train"]["cuda_graph"] and len(graphs.lengths) >= 1
 
 
 @pytest.mark.cuda

@@ -5,7 +5,7 @@ import pytest
 
 numba = pytest.importorskip("numba")
 
-from pyro_options.kernels.numba_math import Index, add_dots, add_product, exp_of, log_of, tanh  # noqa: E402
+from pyro_options.kernels.numba_math import Index, add_dots, add_product, exp_of, log_of, sigmoids, tanh  # noqa: E402
 
 
 @numba.njit
@@ -74,3 +74,15 @@ def test_products_of_parts_of_flat_arrays(rows, columns):
     ours = out.copy()
     add_dots(vector, v, matrix, m, Index(columns), Index(rows), ours, o)
     np.testing.assert_allclose(ours, dots, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sigmoids_of_both_signs_keep_their_digits(dtype):
+    x = np.array([-1e4, -800.0, -50.0, -1.5, 0.0, 0.3, 40.0, 690.0, 1e4, np.inf, -np.inf, np.nan], dtype=dtype)
+    above, below = np.empty(x.size), np.empty(x.size)
+    sigmoids(x, np.empty(x.size), above, below)
+    with np.errstate(over="ignore"):
+        expected = [1 / (1 + np.exp(-sign * x.astype(np.float64))) for sign in (1, -1)]
+    np.testing.assert_allclose(above, expected[0], rtol=1e-15, atol=1e-304)
+    np.testing.assert_allclose(below, expected[1], rtol=1e-15, atol=1e-304)
+    assert above[0] == 0.0 and below[0] == 1.0  # padding must be the identity
