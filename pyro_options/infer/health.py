@@ -17,6 +17,7 @@ from pyro_options.errors import NumericalError
 from .device import RandomState
 
 if TYPE_CHECKING:
+    from .svi_training import SVITraining
     from .trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ def total_norm(gradients: Sequence[Tensor]) -> Tensor:
     return largest * torch.nn.utils.get_total_norm([gradient / largest for gradient in gradients])
 
 
-def _named_parameters(trainer: "Trainer") -> list[tuple[str, torch.nn.Parameter]]:
+def _named_parameters(trainer: "SVITraining") -> list[tuple[str, torch.nn.Parameter]]:
     parts = (("model", trainer.model), ("guide", trainer.guide))
     return [(f"{prefix}.{name}", p) for prefix, module in parts for name, p in module.named_parameters()]
 
@@ -51,18 +52,18 @@ def _bad_names(named: Sequence[tuple[str, Tensor | None]]) -> list[str]:
     return [name for (name, _), fine in zip(present, sound) if not fine]
 
 
-def bad_parameters(trainer: "Trainer") -> list[str]:
+def bad_parameters(trainer: "SVITraining") -> list[str]:
     """Names of parameters with non-finite values."""
     return _bad_names(_named_parameters(trainer))
 
 
-def bad_gradients(trainer: "Trainer") -> list[str]:
+def bad_gradients(trainer: "SVITraining") -> list[str]:
     """Names of parameters with non-finite gradients."""
     return _bad_names([(name, parameter.grad) for name, parameter in _named_parameters(trainer)])
 
 
 @torch.no_grad()
-def bad_sites(trainer: "Trainer", batch: Trajectories, random: RandomState) -> list[str]:
+def bad_sites(trainer: "SVITraining", batch: Trajectories, random: RandomState) -> list[str]:
     """Names of sites with a non-finite value or log-probability, in order of execution.
 
     :param random: torch's random state before the step, to repeat its samples
@@ -88,7 +89,9 @@ def _bad_nodes(trace: poutine.Trace) -> list[str]:
     return [name for name, node in nodes if _bad(node["value"]) or _bad(node["fn"].log_prob(node["value"]))]
 
 
-def diagnosis(trainer: "Trainer", what: str, batch: Trajectories | None, random: RandomState | None) -> NumericalError:
+def diagnosis(
+    trainer: "SVITraining", what: str, batch: Trajectories | None, random: RandomState | None
+) -> NumericalError:
     """An error that names the non-finite sites, parameters and gradients, and the step and batch.
 
     :param what: what failed, the start of the message

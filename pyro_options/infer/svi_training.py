@@ -41,6 +41,8 @@ class SVITraining(ResumableTraining):
     temper: TemperMessenger
     entropy: EntropyMessenger
     num_steps: int
+    epoch: int
+    batch: int  # within the epoch
     row_weights: Tensor | None = None  #: of the rows of the present batch if some are padding, see WeighRowsMessenger
     _validated = 0  # the K for which Pyro's validation has passed
 

@@ -57,6 +57,7 @@ def test_sizes_beyond_a_program_are_left_to_torch():
     cuda, wide = DEVICES["cuda"], torch.empty(1, 1, 4 * 65)
     assert cuda.has("lstm", (wide[..., :32], torch.empty(32, 8)))
     assert not cuda.has("lstm", (wide, torch.empty(4 * 65, 65)))
+    assert cuda.has("chain_marginal", (wide[..., :32],)) and not cuda.has("chain_marginal", (wide[..., :33],))
     assert not cuda.has("nothing", (wide,))
 
 

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from .triton_math import Launch, bounded_exp, has_rows, lanes, load_wide, log_add, log_sigmoid, log_sum, sigmoids
 
-_PAIRS_A_WARP = 256  # entries of two matrices in the registers of 32 threads
+_PAIRS_A_WARP = 64  # more and the compiler spills registers
 
 
 def accepts(*tensors: Tensor) -> bool:
-    """Up to 64 states: two matrices must fit into the registers of a program."""
-    return tensors[0].shape[-1] <= 64
+    """Up to 32 states: two matrices must fit into the registers of a program."""
+    return tensors[0].shape[-1] <= 32
 
 
 @triton.jit
