@@ -40,11 +40,9 @@ def exp(x, scratch, out):
     """exp of flat ``x <= 0`` to 2e-16, in loops that vectorize as those with ``math.exp`` do not; NaN stays NaN."""
     for i in range(x.size):
         v = -700.0 if x[i] < -700.0 else x[i]
-        out[i] = v
-        scratch[i] = v * _LOG2E + _ROUND
-    for i in range(x.size):
-        k = scratch[i] - _ROUND
-        r = (out[i] - k * _LN2_HIGH) - k * _LN2_LOW
+        rounded = v * _LOG2E + _ROUND
+        k = rounded - _ROUND
+        r = (v - k * _LN2_HIGH) - k * _LN2_LOW
         p = 1 / 479001600
         p = p * r + 1 / 39916800
         p = p * r + 1 / 3628800
@@ -57,9 +55,7 @@ def exp(x, scratch, out):
         p = p * r + 1 / 6
         p = p * r + 0.5
         out[i] = (p * r + 1) * r + 1
-    exponent = scratch.view(np.int64)
-    for i in range(x.size):
-        exponent[i] = (exponent[i] + 1023) << 52
+        scratch[i] = np.int64((np.float64(rounded).view(np.int64) + 1023) << 52).view(np.float64)
     for i in range(x.size):
         out[i] *= scratch[i]
 

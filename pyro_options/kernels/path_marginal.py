@@ -15,7 +15,7 @@ import math
 import numba
 import numpy as np
 
-from .numba_math import PLAIN, SUMS, exp, log_add, log_sigmoid, sigmoids
+from .numba_math import ONE, PLAIN, SUMS, Index, exp, log_add, log_sigmoid, sigmoids
 
 FAINT = 1e-280
 
@@ -41,91 +41,106 @@ def _probabilities(logits, emission, mask, likelihood, stop, stay, scratch):
 
 
 @numba.njit(**SUMS)
-def _forward(weights, likelihood, stop, stay, mask, alpha, switch):
-    """Filtered ``alpha[t]`` and ``switch[t]``, p(b_t = 1 | a_0..t-1). Returns log p and the smallest prediction."""
-    T, K = likelihood.shape
-    total, product, faintest = 0.0, 1.0, 1.0
-    for t in range(T):
-        if t > 0 and not mask[t]:
-            for k in range(K):
-                alpha[t, k] = alpha[t - 1, k]
-            continue
-        mass, scale = 1.0, 0.0
-        if t > 0:
-            mass = 0.0
-            for k in range(K):
-                mass += stop[t, k] * alpha[t - 1, k]
-            for k in range(K):
-                alpha[t, k] = weights[k] * mass + stay[t, k] * alpha[t - 1, k]
-        else:
-            alpha[t] = weights
-        for k in range(K):
-            faintest = alpha[t, k] if alpha[t, k] < faintest else faintest
-            alpha[t, k] *= likelihood[t, k]
-            scale += alpha[t, k]
-        switch[t] = mass
-        inverse = 1 / scale
-        for k in range(K):
-            alpha[t, k] *= inverse
+def _forward(weights, likelihood, stop, stay, mask, alpha, inverse, switch, raw, least):
+    """Filtered ``alpha[t]``, one over its normalizers, and ``switch[t]``, p(b_t = 1 | a_0..t-1).
+
+    Returns log p and the smallest prediction. A step is normalized in the loop of the next one, so that the division
+    is not waited for.
+    """
+    T, K = Index(likelihood.shape[0]), Index(likelihood.shape[1])
+    likelihood, stop, stay, alpha = likelihood.reshape(-1), stop.reshape(-1), stay.reshape(-1), alpha.reshape(-1)
+    total, product, scale = 0.0, 1.0, 0.0
+    switch[0] = 1.0
+    for k in range(K):
+        least[k] = weights[k]
+        raw[k] = weights[k] * likelihood[k]
+        scale += raw[k]
+    for t in range(ONE, T):
+        now, before, mass = t * K, (t - ONE) * K, 0.0
+        divisor = 1 / scale
         product *= scale
         if not 1e-20 < product < 1e20:
             total += math.log(product)
             product = 1.0
-    return total + math.log(product), faintest
+        inverse[t - ONE] = divisor
+        if not mask[t]:
+            for k in range(K):
+                raw[k] *= divisor
+                alpha[before + k] = raw[k]
+            scale, switch[t] = 1.0, 0.0
+            continue
+        for k in range(K):
+            mass += stop[now + k] * raw[k]
+        mass *= divisor
+        switch[t], scale = mass, 0.0
+        for k in range(K):
+            filtered = raw[k] * divisor
+            alpha[before + k] = filtered
+            predicted = weights[k] * mass + stay[now + k] * filtered
+            least[k] = predicted if predicted < least[k] else least[k]
+            raw[k] = predicted * likelihood[now + k]
+            scale += raw[k]
+    inverse[T - ONE] = 1 / scale
+    for k in range(K):
+        alpha[(T - ONE) * K + k] = raw[k] / scale
+    faintest = 1.0
+    for k in range(K):
+        faintest = least[k] if least[k] < faintest else faintest
+    return total + math.log(product) + math.log(scale), faintest
 
 
 @numba.njit(**SUMS)
 def _backward(
-    weights, likelihood, stop, stay, mask, alpha, switch, beta, grad_weights, grad_logits, grad_emission, starts
-):
-    """Gradients from the messages of one episode. Returns the smallest backward message."""
-    T, K = likelihood.shape
-    faintest = 1.0
-    beta[:] = 1.0
-    grad_weights[:] = 0.0
-    for t in range(T - 1, -1, -1):
-        if t > 0 and not mask[t]:
+    weights, likelihood, stop, stay, mask, alpha, inverse, switch, beta, most,
+    grad_weights, grad_logits, grad_emission, starts,
+):  # fmt: skip
+    """Gradients from the messages of one episode. Returns one over the largest backward message.
+
+    Messages are divided by the normalizers of the forward recursion, so that their products with ``alpha`` are
+    probabilities as they are.
+    """
+    T, K = Index(likelihood.shape[0]), Index(likelihood.shape[1])
+    likelihood, stop, stay, alpha = likelihood.reshape(-1), stop.reshape(-1), stay.reshape(-1), alpha.reshape(-1)
+    grad_logits, grad_emission, starts = grad_logits.reshape(-1), grad_emission.reshape(-1), starts.reshape(-1)
+    for k in range(K):
+        beta[k] = most[k] = 1.0
+        grad_weights[k] = 0.0
+    for back in range(ONE, T):
+        t = T - back
+        now, before, restart = t * K, (t - ONE) * K, 0.0
+        if not mask[t]:
             for k in range(K):
-                grad_logits[t, k] = 0.0
-                grad_emission[t, k] = 0.0
+                grad_logits[now + k] = 0.0
+                grad_emission[now + k] = 0.0
             if len(starts):
-                starts[t] = 0.0
+                for k in range(K):
+                    starts[now + k] = 0.0
             continue
-        best, restart = 0.0, 0.0
+        divisor, started = inverse[t], switch[t]
         for k in range(K):
-            beta[k] *= likelihood[t, k]
-            best = beta[k] if beta[k] > best else best
-        inverse = 1 / best
-        for k in range(K):
-            beta[k] *= inverse
+            beta[k] *= likelihood[now + k] * divisor
             restart += weights[k] * beta[k]
-        if t == 0:
-            for k in range(K):
-                start = weights[k] * beta[k] / restart
-                grad_weights[k] += start
-                grad_emission[0, k] = start if mask[0] else 0.0
-                grad_logits[0, k] = 0.0
-            if len(starts):
-                starts[0] = grad_emission[0]
-            break
-        evidence = switch[t] * restart
-        for k in range(K):
-            evidence += stay[t, k] * alpha[t - 1, k] * beta[k]
-        inverse = 1 / evidence
-        started = switch[t] * inverse
-        for k in range(K):
-            start = weights[k] * beta[k] * started
-            before = stay[t, k] * alpha[t - 1, k] * inverse
-            grad_weights[k] += start
-            grad_emission[t, k] = start + before * beta[k]
-            grad_logits[t, k] = before * stop[t, k] * (restart - beta[k])
         if len(starts):
             for k in range(K):
-                starts[t, k] = weights[k] * beta[k] * started
+                starts[now + k] = weights[k] * beta[k] * started
         for k in range(K):
-            beta[k] = stay[t, k] * beta[k] + stop[t, k] * restart
-            faintest = beta[k] if beta[k] < faintest else faintest
-    return faintest
+            start, stayed = weights[k] * beta[k] * started, stay[now + k] * alpha[before + k]
+            grad_weights[k] += start
+            grad_emission[now + k] = start + stayed * beta[k]
+            grad_logits[now + k] = stayed * stop[now + k] * (restart - beta[k])
+        for k in range(K):
+            beta[k] = stay[now + k] * beta[k] + stop[now + k] * restart
+            most[k] = beta[k] if beta[k] > most[k] else most[k]
+    largest = 1.0
+    for k in range(K):
+        start = weights[k] * beta[k] * likelihood[k] * inverse[0]
+        grad_weights[k] += start
+        grad_logits[k] = 0.0
+        grad_emission[k] = start if mask[0] else 0.0
+        if len(starts):
+            starts[k] = grad_emission[k]
+        largest = most[k] if most[k] > largest else largest
+    return 1 / largest
 
 
 @numba.njit(**PLAIN)
@@ -191,20 +206,22 @@ def log_marginal(
     T, K = emission.shape[1:]
     likelihood, stop, stay, alpha = np.empty((T, K)), np.empty((T, K)), np.empty((T, K)), np.empty((T, K))
     scratch, switch = np.empty(T * K), np.empty(T)
-    weights, beta = np.empty(K), np.empty(K)
+    weights, beta, inverse = np.empty(K), np.empty(K), np.empty(T)
+    raw, extreme, sums = np.empty(K), np.empty(K), np.empty(K)
     nothing = np.empty((0, K), dtype=emission.dtype)
     for n in range(first, last):
         for k in range(K):
             weights[k] = math.exp(np.float64(log_weights[n, k]))
         divided = _probabilities(logits[n], emission[n], mask[n], likelihood, stop, stay, scratch)
-        total, faintest = _forward(weights, likelihood, stop, stay, mask[n], alpha, switch)
+        total, faintest = _forward(weights, likelihood, stop, stay, mask[n], alpha, inverse, switch, raw, extreme)
         value[n] = total + divided
         begun = starts[n] if len(starts) else nothing
         if len(grad_weights):
             behind = _backward(
-                weights, likelihood, stop, stay, mask[n], alpha, switch, beta,
-                grad_weights[n], grad_logits[n], grad_emission[n], begun,
+                weights, likelihood, stop, stay, mask[n], alpha, inverse, switch, beta, extreme,
+                sums, grad_logits[n], grad_emission[n], begun,
             )  # fmt: skip
+            grad_weights[n] = sums
             faintest = min(faintest, behind)
         if faintest < FAINT:
             exact = _log_forward(log_weights[n], logits[n], emission[n], mask[n], alpha, switch)
