@@ -1,15 +1,20 @@
-"""PPO on Atari games with and without skills, from demonstrations of a scripted expert to learning curves.
+"""PPO on Atari games with and without skills, from demonstrations of an expert to learning curves.
 
 Each run records the expert, discovers options in RAM states with a named method, adds them to the game's actions and
 trains PPO. Run it with::
 
-    python examples/atari_ppo.py                                     # RAM, MlpPolicy: two games, seven arms, five seeds
+    python examples/atari_ppo.py --hours 24 --processes 2            # RAM, MlpPolicy: the paper's games and arms
     python examples/atari_ppo.py --games Freeway --arms none options-exact ddo@8 --seeds 0 --total-steps 50000
     python examples/atari_ppo.py --preset paper --device cuda        # as in the paper: pixels, 3 million decisions
     python examples/atari_ppo.py --no-run                            # only tables and figure of finished runs
 
 An arm is ``none`` or a method of ``pyro_options.discovery``, with ``@K`` to fix the number of options (required for ddo
 and compile; bc always has one) and with ``+imitation`` to add imitation with all options combined as one more skill.
+The paper's own method is ``options-structured``, whose guide is amortized, with and without a fixed K; the preset
+``paper`` has it with the paper's relaxation, ``options``.
+
+With ``--hours`` only as many seeds are run as are expected to fit, judged by finished runs of a game or, before there
+are any, by a short trial of learning and demonstrations, which does not include discovery.
 
 Runs are saved in ``--out``; after an interruption, the same command resumes from the last checkpoints with the same
 results. It writes a JSON file for each game (every run, with commands and versions), ``atari_ppo.md`` and
@@ -23,7 +28,8 @@ with RAM, 100 with pixels); frames of resets are not counted.
 """
 
 import signal
-from dataclasses import asdict, dataclass, fields
+import time
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -35,11 +41,20 @@ import tyro
 from stable_baselines3.common import atari_wrappers
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
+from studies.budget import Costs, fitting_seeds
 from studies.learning import figure, final_return, page, thinned, whole_rounds
 
 from pyro_options.discovery import METHODS, discover
 from pyro_options.discovery import PRESETS as METHOD_PRESETS
-from pyro_options.envs import EXPERTS, SkillWrapper, atari_demonstrations, make_atari, ram
+from pyro_options.envs import (
+    EXPERTS,
+    AtariVecEnv,
+    SkillWrapper,
+    atari_demonstrations,
+    expert_rollouts,
+    make_atari,
+    ram,
+)
 from pyro_options.errors import check, choice
 from pyro_options.experiments import read_runs, run_grid
 from pyro_options.persistence import explained_interrupts
@@ -47,6 +62,7 @@ from pyro_options.rl import SMDPPPO, PartwiseLearning
 from pyro_options.skills import Skills
 
 FRAME_SKIP = 4
+PAPER_GAMES = ("Alien", "Asterix", "Asteroids", "Breakout", "ChopperCommand", "MontezumaRevenge", "SpaceInvaders")
 IMITATION = "+imitation"  # suffix of an arm
 DISCOVERY = ("num_episodes", "episode_steps", "epsilon", "termination_cost", "epochs")
 
@@ -63,7 +79,7 @@ class Preset:
     hidden: tuple[int, ...] = (64,)
     discovery: str | None = None  # preset of discover
     arms: tuple[str, ...] = (
-        *("none", "options-exact", "options-exact@8", "options-exact@8+imitation"),
+        *("none", "bc", "options-structured", "options-structured@8", "options-exact"),
         *("ddo@8", "compile@8", "compile-np"),
     )
 
@@ -153,12 +169,14 @@ def _check_arm(arm: str) -> None:
 class Args(Setup):
     """Discover skills in expert demonstrations, then train PPO with them."""
 
-    games: tuple[str, ...] = ("Freeway", "Breakout")
-    """Breakout, Freeway or Pong"""
+    games: tuple[str, ...] = PAPER_GAMES
+    """the paper's, Freeway or Pong"""
     arms: tuple[str, ...] | None = None
     """by default those of the preset"""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     """of demonstrations, discovery and learning"""
+    hours: float | None = None
+    """run only the first seeds, as many as fit into this time; at least one"""
     processes: int = 1
     """runs at a time, each on one thread"""
     env_processes: bool = False
@@ -176,6 +194,7 @@ class Args(Setup):
             choice(game, "game", EXPERTS)
         for arm in self.all_arms:
             _check_arm(arm)
+        check(self.hours is None or self.hours > 0, "hours > 0", self.hours)
 
     @property
     def all_arms(self) -> tuple[str, ...]:
@@ -222,8 +241,11 @@ def make_envs(game: str, setup: Setup, skills: Skills | None, processes: bool = 
         env = make_game(game, setup.preset)
         return SkillWrapper(env, skills, setup.gamma, observe=ram, imitate=imitate, **options)
 
-    kind = SubprocVecEnv if processes else DummyVecEnv
-    return kind([make] * PRESETS[setup.preset].num_envs)
+    count, lasts = PRESETS[setup.preset].num_envs, {"max_duration": setup.max_duration, "frame_skip": FRAME_SKIP}
+    if setup.preset == "ram" and not processes:  # the same steps as those of the wrappers
+        acting = {"deterministic": setup.deterministic, "imitate": imitate}
+        return AtariVecEnv(game, count, skills, setup.gamma, **acting, **lasts)
+    return (SubprocVecEnv if processes else DummyVecEnv)([make] * count)
 
 
 def find_skills(
@@ -301,8 +323,40 @@ def run(
     }
 
 
+def trial(game: str, args: Args) -> Costs:
+    """Processor seconds of learning a run and of the demonstrations of a seed, from one rollout and one short episode.
+
+    A decision with skills is expected to last half of their maximal duration.
+    """
+    preset = PRESETS[args.preset]
+    envs = make_envs(game, args, None)
+    learner = SMDPPPO(preset.policy, envs, gamma=args.gamma, seed=0, device=args.device, **preset.ppo)
+    start = time.process_time()
+    learner.learn(1)
+    seconds = (time.process_time() - start) / learner.num_timesteps
+    envs.close()
+    start = time.process_time()
+    steps = expert_rollouts(game, 1, 30, epsilon=args.epsilon).trajectories.num_steps
+    expert = (time.process_time() - start) / steps
+    return Costs(args.steps * seconds * max(1.0, args.max_duration / 2), args.episodes * args.episode_steps * expert)
+
+
+def within_hours(args: Args) -> Args:
+    """The arguments with the seeds that fit into ``--hours``; prints what does."""
+    if args.hours is None or not args.run:
+        return args
+    known = {game: read_runs(args.out / f"{game}.json") for game in args.games}
+    costs = {game: Costs.of_runs(rows) or trial(game, args) for game, rows in known.items()}
+    finished = {game: [row["name"] for row in rows] for game, rows in known.items()}
+    missing = {game: [name for name in grid(game, args) if name not in finished[game]] for game in args.games}
+    seeds, text = fitting_seeds(costs, missing, args.seeds, args.hours * args.processes)
+    print(text)
+    return replace(args, seeds=seeds)
+
+
 def main(args: Args) -> list[dict]:
     """Trains missing runs, then writes the tables and the figure."""
+    args = within_hours(args)
     where = {"out": args.out, "every": args.checkpoint_every, "device": args.device}
     alone = args.processes == 1  # progress bars of parallel runs would overwrite each other
     job = partial(run, env_processes=args.env_processes, progress=args.progress and alone, **where)

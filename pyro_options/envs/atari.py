@@ -23,17 +23,22 @@ def _emulator(env: gym.Env) -> Any:
 class NoopStart(gym.Wrapper):
     """Starts each episode after 1 to ``noops`` no-op frames, so that episodes differ.
 
-    These are single frames of the emulator, without frame skip.
+    These are single frames of the emulator, without frame skip. Every game starts from the state of the first one: in
+    some games, such as Freeway, what ale-py's ``reset_game`` leads to depends on the game before.
     """
 
     def __init__(self, env: gym.Env, noops: int = 30):
         super().__init__(env)
         check(noops >= 1, "noops >= 1", noops)
         self.noops = noops
+        self._fresh: Any = None  # the emulator's state after its first reset
 
     def reset(self, *, seed=None, options=None):
         _, info = self.env.reset(seed=seed, options=options)
         emulator = _emulator(self.env)
+        if self._fresh is None:
+            self._fresh = emulator.cloneState()
+        emulator.restoreState(self._fresh)
         for _ in range(self.env.unwrapped.np_random.integers(1, self.noops + 1)):
             emulator.act(0)
             if emulator.game_over():

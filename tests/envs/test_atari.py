@@ -12,6 +12,7 @@ from support.tiny_runs import BENCHMARKS, load_script
 from pyro_options.data import Trajectories, collect
 from pyro_options.envs import EXPERTS, atari_demonstrations, expert_rollouts, load_atari, make_atari, ram
 from pyro_options.envs.experts import breakout
+from pyro_options.envs.ram_game import make_emulator, start_states
 
 
 def test_an_action_lasts_four_frames():
@@ -29,6 +30,21 @@ def test_noop_starts_vary_and_follow_the_seed():
     env = make_atari("Breakout", noops=30)
     starts = [[env.reset(seed=3 if i == 0 else None)[0].tobytes() for i in range(6)] for _ in range(2)]
     assert starts[0] == starts[1] and len(set(starts[0])) > 1
+
+
+@pytest.mark.parametrize("game", ["Freeway", "ChopperCommand"])
+def test_a_start_does_not_depend_on_the_game_before(game):
+    """In these games the RAM after a bare reset does, for one of a few lengths of the game before."""
+    emulator, known = make_emulator(game), set()
+    for state in start_states(game):
+        emulator.restoreState(state)
+        known.add(emulator.getRAM().tobytes())
+    env = make_atari(game)
+    env.reset(seed=0)
+    for num_steps in range(1, 9):
+        for _ in range(num_steps):
+            env.step(0)
+        assert env.reset()[0].tobytes() in known
 
 
 def test_a_time_limit_truncates():

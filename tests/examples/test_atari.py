@@ -137,6 +137,30 @@ def test_atari_ppo_refuses_unknown_arms_and_games(atari_ppo, tmp_path):
         atari_ppo.main(atari_ppo.Args(out=tmp_path, run=False))
 
 
+def test_the_arms_and_games_of_the_paper_are_the_default(atari_ppo):
+    args = atari_ppo.Args()
+    assert len(args.games) == 7 and "MontezumaRevenge" in args.games
+    assert {"none", "bc", "options-structured", "options-structured@8", "ddo@8", "compile-np"} < set(args.all_arms)
+
+
+@pytest.mark.parametrize("hours, kept", [(0.1, (3,)), (4.4, (3,)), (4.6, (3, 4)), (100.0, (3, 4, 5))])
+def test_as_many_seeds_as_fit(atari_ppo, hours, kept):
+    """A run takes an hour; game A shares a quarter of one for each seed. Seeds 3 and 4 lack two runs, seed 5 one."""
+    budget = importlib.import_module("studies.budget")
+    costs = {"A": budget.Costs(3600.0, 900.0), "B": budget.Costs.of_runs([{"processor_seconds": 3600.0}])}
+    missing = {"A": ["none, seed 3", "bc, seed 3"], "B": ["bc, seed 4", "bc, seed 5", "none, seed 13"]}
+    missing["A"].append("none, seed 4")
+    seeds, text = budget.fitting_seeds(costs, missing, (3, 4, 5), hours)
+    assert seeds == kept and f"{len(kept)} of 3 seeds" in text and ("do not fit" in text) == (hours == 0.1)
+
+
+def test_hours_limit_the_seeds(atari_ppo, learn, capsys):
+    rows = learn(128, "--seeds", "0", "1", "--arms", "none", "--hours", "0.00001")
+    assert [row["seed"] for row in rows] == [0] and "1 of 2 seeds are begun but do not fit" in capsys.readouterr().out
+    rows = learn(128, "--seeds", "0", "1", "--arms", "none", "--hours", "10")  # judged by the run that has finished
+    assert [row["seed"] for row in rows] == [0, 1]
+
+
 def test_learning_curves_are_thinned_and_read_where_games_had_ended(atari_ppo):
     learning = importlib.import_module("studies.learning")
     rows = [{"steps": 10 * i, "frames": 40 * i} | ({"return": float(i)} if i >= 100 else {}) for i in range(1, 301)]
