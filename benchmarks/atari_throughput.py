@@ -7,7 +7,8 @@ All ways play the same random decisions of eight environments, in turn in one pr
 and time is that of the processor. ``wrapped`` is ``DummyVecEnv`` with a ``SkillWrapper`` and the Atari wrappers around
 each game, ``vector`` is ``AtariVecEnv``, ``emulator`` is ale-py's bare ``ALEInterface``, which no environment on it can
 exceed. ``threads`` is the bare emulator on two threads, in wall-clock time relative to one: it is 1 as long as ``act``
-holds the interpreter's lock. ``pixels`` is ale-py's ``AtariVectorEnv``, which has no RAM.
+holds the interpreter's lock. ``pixels`` is ale-py's ``AtariVectorEnv``, which has no RAM. ``study`` includes learning,
+with the settings of ``examples/atari_ppo.py`` and skills; with 32 environments its rollouts are as large.
 """
 
 import time
@@ -28,9 +29,12 @@ from pyro_options.envs import AtariVecEnv, SkillWrapper, make_atari, ram
 from pyro_options.envs.ram_game import make_emulator, rom_path
 from pyro_options.experiments import write_results
 from pyro_options.options import CategoricalPolicy, Termination
+from pyro_options.rl import SMDPPPO
 from pyro_options.skills import Skills
 
 BAR = 2.0
+ROLLOUT = 1024  # decisions
+PPO = {"batch_size": 256, "n_epochs": 4, "learning_rate": 2.5e-4, "clip_range": 0.1, "ent_coef": 0.01}
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,19 @@ def player(env: VecEnv, args: Args) -> Callable[[], float]:
     return play
 
 
+def student(env: VecEnv, args: Args) -> Callable[[], float]:
+    """A function that plays and learns from a rollout and returns its steps per second."""
+    size = {"n_steps": ROLLOUT // env.num_envs, "policy_kwargs": {"net_arch": [128, 128]}}
+    learner = SMDPPPO("MlpPolicy", env, seed=args.seed, device="cpu", **PPO, **size)
+
+    def learn() -> float:
+        start, before = time.process_time(), learner.num_primitive_steps
+        learner.learn(1, reset_num_timesteps=False)
+        return (learner.num_primitive_steps - before) / (time.process_time() - start)
+
+    return learn
+
+
 def run_emulator(emulator, actions) -> None:
     legal = emulator.getMinimalActionSet()
     for action in actions:
@@ -150,6 +167,9 @@ def measure(game: str, args: Args) -> dict:
         "vector": player(AtariVecEnv(game, args.num_envs, **options), args),
         "wrapped with skills": player(wrapped(game, skills, args), args),
         "vector with skills": player(AtariVecEnv(game, args.num_envs, skills, **options), args),
+        "study wrapped": student(wrapped(game, skills, args), args),
+        "study vector": student(AtariVecEnv(game, args.num_envs, skills, **options), args),
+        "study vector of 32": student(AtariVecEnv(game, 32, skills, **options), args),
         "emulator": bare(game, args),
         "pixels": pixels(game, args),
     }
@@ -163,7 +183,10 @@ def measure(game: str, args: Args) -> dict:
         "steps_per_second": best,
         "gain": best["vector"] / best["wrapped"],
         "gain_with_skills": best["vector with skills"] / best["wrapped with skills"],
+        "gain_of_study": best["study vector"] / best["study wrapped"],
+        "gain_of_study_with_32": best["study vector of 32"] / best["study wrapped"],
         "emulator_to_wrapped": best["emulator"] / best["wrapped with skills"],
+        "emulator_to_study": best["emulator"] / best["study wrapped"],
         "threads": threads_against_one(game, args),
         "rates": rates,
     }
@@ -175,8 +198,9 @@ def main(args: Args) -> list[dict]:
     for row in rows:
         print(
             f"{row['game']:16s} vector / wrapped = {row['gain']:.2f}, with skills {row['gain_with_skills']:.2f} "
-            f"(bar {BAR:.1f}); the bare emulator / wrapped with skills = {row['emulator_to_wrapped']:.2f}; "
-            f"two threads / one = {row['threads']:.2f}"
+            f"and learning {row['gain_of_study']:.2f}, with 32 {row['gain_of_study_with_32']:.2f} (bar {BAR:.1f}); "
+            f"the bare emulator / wrapped with skills = {row['emulator_to_wrapped']:.2f}, and learning "
+            f"{row['emulator_to_study']:.2f}; two threads / one = {row['threads']:.2f}"
         )
     write_results(args.out, {"args": asdict(args) | {"out": str(args.out)}, "results": rows})
     return rows

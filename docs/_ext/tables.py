@@ -142,6 +142,29 @@ def skill_cost() -> str:
     return markdown(header, [row])
 
 
+def experts() -> str:
+    """Scores of the Atari experts beside random play."""
+    found, rows = load(raw.EXPERTS), []
+    for one in found["results"]:
+        random, score = one["random_mean_return"], one["mean_return"]
+        ratio = f"{score / random:.1f}" if random > 0 else ""
+        cells = f"{score:,.1f} ({one['min_return']:,.0f} to {one['max_return']:,.0f})", f"{random:,.1f}", ratio
+        rows.append([one["game"], *cells, f"{one['milliseconds_per_action']:.1f}"])
+    count, steps = found["args"]["num_episodes"], found["args"]["max_steps"]
+    header = f"expert, {count} games of at most {steps:,} actions", "random play, whole games", "ratio"
+    return markdown(["game", *header, "milliseconds per action"], rows)
+
+
+def throughput() -> str:
+    """What limits the emulator steps of the Atari study."""
+    rows = []
+    for one in load(raw.THROUGHPUT)["results"]:
+        names = "gain", "gain_with_skills", "gain_of_study", "gain_of_study_with_32", "emulator_to_study", "threads"
+        rows.append([one["game"], *(f"{one[name]:.2f}" for name in names)])
+    header = "plain actions", "with skills", "with skills, learning included", "the same with 32 environments"
+    return markdown(["game", *header, "bare emulator without learning", "two threads to one"], rows)
+
+
 def imitation() -> str:
     """How well options play alone and together, without learning."""
     runs, rows = load(raw.IMITATION)["runs"], []
@@ -302,6 +325,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "breakout_scripted": lambda: fixed_and_grown(raw.SCRIPTED),
     "switches": switches,
     "skill_cost": skill_cost,
+    "experts": experts,
+    "throughput": throughput,
     "imitation": imitation,
     "atari": atari,
     "option_length": option_length,

@@ -177,3 +177,27 @@ def test_guides_on_atari(run_script, tmp_path):
     printed = run_script(BENCHMARKS / "guides.py", *tiny, "--data", tmp_path / "data.npz", "--out", out)
     assert "| growth, structured |" in printed and "| one policy |" in printed
     assert len(json.loads(out.read_text())["runs"]) == 5 and out.with_suffix(".md").read_text() in printed
+
+
+def test_emulator_steps_are_measured(tmp_path, monkeypatch):
+    script = load_script(monkeypatch, BENCHMARKS / "atari_throughput.py")
+    monkeypatch.setattr(script, "ROLLOUT", 256)
+    out = tmp_path / "throughput.json"
+    with same_number_of_threads():
+        script.main(script.Args(("Breakout",), num_envs=2, num_options=2, decisions=4, rounds=1, out=out))
+    (row,) = json.loads(out.read_text())["results"]
+    rates = row["steps_per_second"]
+    assert min(rates.values()) > 0 and row["gain"] == rates["vector"] / rates["wrapped"]
+
+
+def test_plans_for_montezuma_are_searched_and_kept(tmp_path, monkeypatch, capsys):
+    script = load_script(monkeypatch, BENCHMARKS / "montezuma_plans.py")
+    committed = script.load_plans()
+    out = tmp_path / "plans.safetensors"
+    script.save_plans(out, {0: committed[0]})
+    start = next(one for one in committed if one and committed[one] == committed[0])
+    plans = script.main(script.Args(starts=(0, start), out=out))
+    assert plans[start] == committed[0] and script.load_plans(out) == plans
+    assert "a plan of another start" in capsys.readouterr().out
+    script.main(script.Args(starts=(1,), max_steps=50, out=tmp_path / "none.safetensors"))
+    assert "no reward in 50 steps" in capsys.readouterr().out
