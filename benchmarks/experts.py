@@ -20,6 +20,10 @@ from pyro_options.data.collection import rollout
 from pyro_options.envs import EXPERTS, expert_rollouts, make_atari
 from pyro_options.experiments import write_results
 
+#: actions after which an expert's episode is cut; random play scores slowly in the games that are cut late
+MAX_STEPS = {"Asteroids": 1200, "ChopperCommand": 1200, "Alien": 400, "Asterix": 400, "MontezumaRevenge": 400}
+OTHERS = 600
+
 
 @dataclass(frozen=True)
 class Args:
@@ -28,8 +32,8 @@ class Args:
     games: tuple[str, ...] = tuple(EXPERTS)
     num_episodes: int = 20
     """episodes per game"""
-    max_steps: int = 1200
-    """cut an expert's episode after this many actions"""
+    max_steps: int | None = None
+    """cut an expert's episode after this many actions; by default 400 to 1200, by game"""
     epsilon: float = 0.01
     """probability of a random action"""
     seed: int = 0
@@ -46,16 +50,20 @@ def random_returns(game: str, num_episodes: int, seed: int) -> torch.Tensor:
         env.close()
 
 
+def limit(game: str, args: Args) -> int:
+    """The actions after which an episode of this game is cut."""
+    return MAX_STEPS.get(game, OTHERS) if args.max_steps is None else args.max_steps
+
+
 def measure(game: str, args: Args) -> dict:
     """Returns and lengths of episodes of one game."""
-    start = time.process_time()
-    done = expert_rollouts(
-        game, args.num_episodes, args.max_steps, args.seed, epsilon=args.epsilon, progress=args.progress
-    )
+    start, max_steps = time.process_time(), limit(game, args)
+    done = expert_rollouts(game, args.num_episodes, max_steps, args.seed, args.epsilon, progress=args.progress)
     seconds, returns = time.process_time() - start, done.returns
     random = random_returns(game, args.num_episodes, args.seed)
     return {
         "game": game,
+        "max_steps": max_steps,
         "mean_return": float(returns.mean()),
         "standard_deviation": float(returns.std()) if len(returns) > 1 else 0.0,
         "min_return": float(returns.min()),
@@ -71,7 +79,7 @@ def measure(game: str, args: Args) -> dict:
 
 def settings(args: Args) -> dict:
     """What a kept game must have been measured with."""
-    return {name: value for name, value in asdict(args).items() if name not in ("games", "out", "progress")}
+    return {name: value for name, value in asdict(args).items() if name in ("num_episodes", "epsilon", "seed")}
 
 
 def kept(args: Args) -> dict[str, dict]:
@@ -80,7 +88,8 @@ def kept(args: Args) -> dict[str, dict]:
         return {}
     record = json.loads(args.out.read_text())
     same = all(record["args"].get(name) == value for name, value in settings(args).items())
-    return {row["game"]: row for row in record["results"] if "random_returns" in row} if same else {}
+    rows = [row for row in record["results"] if row.get("max_steps") == limit(row["game"], args)]
+    return {row["game"]: row for row in rows} if same else {}
 
 
 def describe(row: dict) -> str:

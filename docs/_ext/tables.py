@@ -149,9 +149,9 @@ def experts() -> str:
         random, score = one["random_mean_return"], one["mean_return"]
         ratio = f"{score / random:.1f}" if random > 0 else ""
         cells = f"{score:,.1f} ({one['min_return']:,.0f} to {one['max_return']:,.0f})", f"{random:,.1f}", ratio
-        rows.append([one["game"], *cells, f"{one['milliseconds_per_action']:.1f}"])
-    count, steps = found["args"]["num_episodes"], found["args"]["max_steps"]
-    header = f"expert, {count} games of at most {steps:,} actions", "random play, whole games", "ratio"
+        rows.append([one["game"], f"{one['max_steps']:,}", *cells, f"{one['milliseconds_per_action']:.1f}"])
+    count = found["args"]["num_episodes"]
+    header = "actions at most", f"expert, {count} games", "random play, whole games", "ratio"
     return markdown(["game", *header, "milliseconds per action"], rows)
 
 

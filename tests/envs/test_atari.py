@@ -146,4 +146,5 @@ def test_the_benchmark_keeps_games_of_the_same_settings(tmp_path, monkeypatch):
     assert experts.main(args) == first
     assert experts.main(replace(args, games=("Pong",)))[0]["mean_return"] == -1.0
     assert {row["game"] for row in json.loads(args.out.read_text())["results"]} == {"Freeway", "Pong"}
-    assert experts.main(replace(args, seed=1))[0]["mean_return"] == -1.0
+    for other in ({"seed": 1}, {"max_steps": 6}):
+        assert experts.main(replace(args, **other))[0]["mean_return"] == -1.0
