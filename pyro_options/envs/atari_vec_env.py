@@ -219,7 +219,7 @@ class AtariVecEnv(VecEnv):
         dones = decisions.terminated | decisions.truncated
         observations = self._observations(self._rams)
         infos = [self._info(decisions, index) for index in range(self.num_envs)]
-        for index in np.flatnonzero(dones):
+        for index in np.flatnonzero(dones).tolist():
             infos[index]["terminal_observation"] = observations[index].copy()
             self._begin_episode(index)
             observations[index] = self._observations(self._rams[index])

@@ -79,7 +79,8 @@ class Explorer:
         :param max_steps: emulator steps to stop after
         """
         check(max_steps >= 1, "max_steps >= 1", max_steps)
-        rng, found, num_steps = Random(seed), [], 0
+        rng, num_steps = Random(seed), 0
+        found: list[Discovery] = []
         self.emulator.restoreState(start)
         lives = self.emulator.lives()
         archive = {self.cell(self.emulator.getRAM()): _Cell(start, 0.0, 0, None)}
@@ -103,7 +104,8 @@ class Explorer:
 
     def _excursion(self, origin: _Cell, lives: int, rng: Random):
         """Random actions from a cell; yields the way, the score and the length after each."""
-        score, length, before, actions = origin.score, origin.length, origin.way, []
+        score, length, before = origin.score, origin.length, origin.way
+        actions: list[int] = []
         self.emulator.restoreState(origin.state)
         action = rng.randrange(len(self.actions))
         for _ in range(_LENGTH):

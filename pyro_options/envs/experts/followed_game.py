@@ -22,7 +22,7 @@ class FollowedGame:
     def __init__(self, game: str, frame_skip: int = 4):
         self.game, self.emulator = game, make_emulator(game, frame_skip)
         self.actions = self.emulator.getMinimalActionSet()
-        self._starts = {}
+        self._starts: dict[bytes, Any] = {}
         for state in [*start_states(game, 30), *start_states(game, 0)]:
             self.emulator.restoreState(state)
             self._starts.setdefault(self.ram(), state)

@@ -162,8 +162,8 @@ class MontezumaExpert(RamExpert):
 
     def _detour(self, state: Any, rng: Random):
         """Random actions that lose no life; yields them and the state after each that changes the place."""
-        emulator, actions, here = self.followed.emulator, [], state
-        action, hold = 0, 0
+        emulator, here, action, hold = self.followed.emulator, state, 0, 0
+        actions: list[int] = []
         for _ in range(_LONGEST):
             if hold == 0:
                 action, hold = rng.randrange(self.followed.num_actions), rng.randint(1, _LONGEST_HOLD)

@@ -1,4 +1,4 @@
-"""Base class of the scripted experts."""
+"""Base class of the experts."""
 
 import math
 from abc import ABC, abstractmethod
