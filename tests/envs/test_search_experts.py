@@ -68,6 +68,15 @@ def test_a_plan_that_loses_a_life_is_worse_than_any_that_does_not():
     assert expert._value(state, plan[: lost - 1]) > expert._value(state, plan) and lost > 5
 
 
+@pytest.mark.parametrize("survivor, num_tried, chosen", [(0, 2, 0), (1, 2, 1), (4, 5, 4), (9, 7, 0)])
+def test_more_plans_are_drawn_until_one_survives(monkeypatch, survivor, num_tried, chosen):
+    expert, tried = SearchExpert("Breakout", num_plans=2, max_plans=7), []
+    monkeypatch.setattr(expert, "_value", lambda s, plan: (tried.append(plan) or len(tried) > survivor, 0.0))
+    action, memory = expert.plan(start_states("Breakout")[0], (3, 3), b"ram")
+    assert len(tried) == num_tried and memory.plan == tried[chosen]
+    assert action == memory.plan[0] and tried[0][:2] == (3, 3)
+
+
 def test_the_score_of_a_plan_is_discounted():
     expert, state = SearchExpert("Alien", gamma=0.9), start_states("Alien")[0]
     expert.followed.emulator.restoreState(state)

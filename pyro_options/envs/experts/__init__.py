@@ -16,7 +16,7 @@ EXPERTS: dict[str, Callable[..., RamExpert]] = {
     "Asterix": partial(SearchExpert, "Asterix"),
     "Asteroids": partial(SearchExpert, "Asteroids"),
     "Breakout": BreakoutExpert,
-    "ChopperCommand": partial(SearchExpert, "ChopperCommand"),
+    "ChopperCommand": partial(SearchExpert, "ChopperCommand", num_plans=8, max_plans=32),
     "Freeway": FreewayExpert,
     "MontezumaRevenge": MontezumaExpert,
     "Pong": PongExpert,

@@ -1,5 +1,6 @@
 """An expert for any game: it searches ahead with the emulator's save states."""
 
+import math
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -38,6 +39,8 @@ class SearchExpert(RamExpert):
     :param game: such as ``Alien``
     :param frame_skip: frames that each action lasts
     :param num_plans: plans that are compared
+    :param max_plans: plans that are drawn at most, one by one until one of them survives, if none of the first does; by
+        default no more than ``num_plans``
     :param horizon: length of a plan
     :param commit: actions after which to plan again
     :param gamma: discount of the score
@@ -53,12 +56,15 @@ class SearchExpert(RamExpert):
         commit: int = 5,
         gamma: float = 0.97,
         seed: int = 0,
+        max_plans: int | None = None,
     ):
         super().__init__(frame_skip)
         check(num_plans >= 1, "num_plans >= 1", num_plans)
         check(1 <= commit <= horizon, f"commit in [1, {horizon}], the horizon,", commit)
         check(0 < gamma <= 1, "gamma in (0, 1]", gamma)
         self.num_plans, self.horizon, self.commit, self.gamma, self.seed = num_plans, horizon, commit, gamma, seed
+        self.max_plans = num_plans if max_plans is None else max_plans
+        check(self.max_plans >= num_plans, f"max_plans >= {num_plans}, which is num_plans,", max_plans)
         self.followed = FollowedGame(game, frame_skip)
 
     def act(self, ram, memory):
@@ -80,9 +86,14 @@ class SearchExpert(RamExpert):
         :param rest: what is left of the last plan
         :param seen: RAM of the state, on which the random plans depend
         """
-        rng = Random(crc32(seen) ^ self.seed)
-        plans = [self._lengthened(rest if i == 0 else (), rng) for i in range(self.num_plans)]
-        best = max(plans, key=lambda one: self._value(state, one))
+        rng, best, value = Random(crc32(seen) ^ self.seed), rest, (False, -math.inf)
+        for number in range(self.max_plans):
+            if number >= self.num_plans and value[0]:
+                break
+            plan = self._lengthened(rest if number == 0 else (), rng)
+            found = self._value(state, plan)
+            if found > value:
+                best, value = plan, found
         return best[0], _Memory(state, best, 0)
 
     def _lengthened(self, plan: tuple[int, ...], rng: Random) -> tuple[int, ...]:
