@@ -21,7 +21,7 @@ from pyro_options.envs import EXPERTS, expert_rollouts, make_atari
 from pyro_options.experiments import write_results
 
 #: actions after which an expert's episode is cut; random play scores slowly in the games that are cut late
-MAX_STEPS = {"Asteroids": 1200, "ChopperCommand": 1200, "SpaceInvaders": 1200}
+MAX_STEPS = {"Asteroids": 1200, "ChopperCommand": 1200, "SpaceInvaders": 800, "Alien": 300}
 OTHERS = 400
 
 

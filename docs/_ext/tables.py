@@ -159,10 +159,10 @@ def throughput() -> str:
     """What limits the emulator steps of the Atari study."""
     rows = []
     for one in load(raw.THROUGHPUT)["results"]:
-        names = "gain", "gain_with_skills", "gain_of_study", "gain_of_study_with_32", "emulator_to_study", "threads"
+        names = "gain", "gain_with_skills", "gain_of_study", "gain_of_study_with_32", "emulator_to_study"
         rows.append([one["game"], *(f"{one[name]:.2f}" for name in names)])
     header = "plain actions", "with skills", "with skills, learning included", "the same with 32 environments"
-    return markdown(["game", *header, "bare emulator without learning", "two threads to one"], rows)
+    return markdown(["game", *header, "bare emulator against learning included"], rows)
 
 
 def imitation() -> str:

@@ -20,7 +20,7 @@ EXPERTS: dict[str, Callable[..., RamExpert]] = {
     "Freeway": FreewayExpert,
     "MontezumaRevenge": MontezumaExpert,
     "Pong": PongExpert,
-    "SpaceInvaders": partial(SearchExpert, "SpaceInvaders"),
+    "SpaceInvaders": partial(SearchExpert, "SpaceInvaders", num_plans=8, max_plans=32),
 }
 
 __all__ = ["EXPERTS", "BreakoutExpert", "FreewayExpert", "MontezumaExpert", "PongExpert", "RamExpert", "SearchExpert"]
