@@ -105,6 +105,37 @@ def test_sequences_that_would_underflow_are_computed_in_log_space(monkeypatch):
     assert_close(grads, expected_grads)
 
 
+def enumerated(log_first, log_rows, logits, emission):
+    """The log-likelihoods as a sum over all paths, in log space."""
+    leave, stay = torch.nn.functional.logsigmoid(logits), torch.nn.functional.logsigmoid(-logits)
+    total = []
+    for states in itertools.product(range(K), repeat=T):
+        score = log_first[states[0]] + emission[0, :, states[0]]
+        for t in range(1, T):
+            before, now = states[t - 1], states[t]
+            step = leave[t, :, before] + log_rows[before, now]
+            score = score + (torch.logaddexp(step, stay[t, :, before]) if before == now else step) + emission[t, :, now]
+        total.append(score)
+    return torch.logsumexp(torch.stack(total), 0)
+
+
+def test_improbable_transitions_that_must_happen_are_computed_in_log_space():
+    """Every step is explained by another state than the one before, and all transitions are all but impossible."""
+    pytest.importorskip("numba")
+    torch.manual_seed(0)
+    log_first, log_rows, logits, emission = (part.detach() for part in random_chain())
+    log_rows = log_rows - 900.0
+    needed = (torch.arange(T) % K).reshape(T, 1, 1) == torch.arange(K)
+    emission[:, :3] = torch.where(needed, emission[:, :3], emission[:, :3] - 3000.0)
+    inputs = [part.requires_grad_() for part in (log_first, log_rows, logits, emission)]
+    value, expected = chain.chain_log_marginal(*inputs), enumerated(*inputs)
+    grads, expected_grads = (torch.autograd.grad(one.sum(), inputs) for one in (value, expected))
+    assert (value[:3] < -3000).all()
+    assert_close(value, expected, rtol=1e-12, atol=0)
+    assert_close(grads, expected_grads, rtol=1e-9, atol=1e-9)
+    assert float(grads[2].abs().max()) > 0.1  # leaving is what explains them
+
+
 def test_a_second_derivative_is_refused():
     inputs = random_chain()
     (grad,) = torch.autograd.grad(chain.chain_states(*inputs)[2].sum(), inputs[0], create_graph=True)

@@ -180,6 +180,10 @@ def test_a_failed_step_is_skipped_when_it_was_replayed(graphs):
     recorded, plain = both
     assert recorded.history.skipped_steps and recorded.history.skipped_steps == plain.history.skipped_steps
     assert_same(recorded, plain)
+    recorded.data.state_steps.values[0] = 0.0
+    with pretend_device.counting() as counts:
+        recorded.run(1)
+    assert counts.launches["graph"] == counts.num_syncs == 2  # no step is taken again
 
 
 def test_a_copy_of_a_training_records_its_own_steps(graphs):

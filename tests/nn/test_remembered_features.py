@@ -44,7 +44,8 @@ def test_results_are_the_same_and_networks_run_once_for_each_batch():
     for _ in range(3):
         assert_close(log_prob(remembering, one), expected[0], rtol=0, atol=0)
     assert network.calls == 1
-    assert_close(log_prob(remembering, other), expected[1], rtol=0, atol=0)
+    for _ in range(2):
+        assert_close(log_prob(remembering, other), expected[1], rtol=0, atol=0)
     assert network.calls == 2
 
 
