@@ -19,7 +19,7 @@ import tyro
 from steps import Shape
 from timing import race
 
-from pyro_options.data import synthetic_options
+from pyro_options.data import Trajectories, pack_bits, synthetic_options
 from pyro_options.discovery import build
 from pyro_options.experiments import write_results
 from pyro_options.infer import TrainConfig, Trainer
@@ -59,6 +59,14 @@ def step_of(method: str, data, num_options: int) -> Callable[[], object]:
     return lambda: trainer.step(data)
 
 
+def batch_step_of(method: str, data, num_options: int) -> Callable[[], object]:
+    """A whole training step on a shuffled batch, with what it takes to make the batch."""
+    both = build(method, data, num_options=num_options, skip_constant=False)
+    trainer = Trainer(both.model, both.guide, data, TrainConfig(progress=False, device="cpu"))
+    order = torch.randperm(len(data))
+    return lambda: trainer.step(data.batch(order))
+
+
 def segmentation_of(data, num_options: int) -> Callable[[], object]:
     """Likelihood and posterior of CompILE's skills."""
     both = build("compile", data, num_options=num_options, skip_constant=False)
@@ -69,14 +77,17 @@ def segmentation_of(data, num_options: int) -> Callable[[], object]:
 def workloads() -> dict[str, tuple[Callable[[], object], tuple[str, ...]]]:
     """Name -> (a step, the kernels that it uses)."""
     atari, many, short = Shape().batch(), Shape(actions=18).batch(), Shape(16).batch()
+    ram = Trajectories(pack_bits(atari.states), atari.actions, num_actions=4, packed=True)
     small = synthetic_options(5, 64, num_actions=6, seed=0).trajectories
     exact, relaxed, structured = ("path_marginal", "stick_draw"), ("path_draw", "lstm"), ("path_steps", "lstm")
     return {
         "exact, Atari, 4 actions": (step_of("options-exact", atari, 7), exact),
         "exact, Atari, 18 actions": (step_of("options-exact", many, 7), exact),
+        "exact, packed Atari, 4 actions": (batch_step_of("options-exact", ram, 7), ("bit_product",)),
         "exact, small": (step_of("options-exact", small, 5), exact),
         "relaxed, Atari, 4 actions": (step_of("options", atari, 7), relaxed),
         "relaxed, Atari, 18 actions": (step_of("options", many, 7), relaxed),
+        "relaxed, packed Atari, 4 actions": (batch_step_of("options", ram, 7), ("bit_product",)),
         "relaxed, small": (step_of("options", small, 5), relaxed),
         "structured, Atari, 4 actions": (step_of("options-structured", atari, 7), structured),
         "structured, small": (step_of("options-structured", small, 5), structured),

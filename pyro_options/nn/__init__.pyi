@@ -1,6 +1,7 @@
 from .backward_lstm import reverse_episodes
 from .cnn import CNN
 from .networks import mlp, output_size
+from .packed_bits import PackedBits
 from .remembered_features import RememberFeatures
 from .shared_product import ReadsStates, shared_product
 from .standardized_inputs import StandardizedInputs
@@ -12,6 +13,7 @@ __all__ = [
     "CNN",
     "NETWORKS",
     "NetworkLike",
+    "PackedBits",
     "ReadsStates",
     "RememberFeatures",
     "StandardizedInputs",

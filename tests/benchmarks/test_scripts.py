@@ -201,3 +201,24 @@ def test_plans_for_montezuma_are_searched_and_kept(tmp_path, monkeypatch, capsys
     assert "a plan of another start" in capsys.readouterr().out
     script.main(script.Args(starts=(1,), max_steps=50, out=tmp_path / "none.safetensors"))
     assert "no reward in 50 steps" in capsys.readouterr().out
+
+
+def test_steps_on_packed_bytes_are_measured(tmp_path, monkeypatch):
+    ram_steps = load_script(monkeypatch, BENCHMARKS / "ram_steps.py")
+    with same_number_of_threads():
+        args = ram_steps.Args(episodes=4, steps=260, rounds=1, naive_rounds=1, out=tmp_path / "ram.json")
+        record = ram_steps.main(args)
+    assert set(record["ratios"]) == {"1024", "228"} and min(record["seconds"]["1024"].values()) > 0
+    assert max(record["errors"].values()) < 1e-5
+    committed = json.loads((BENCHMARKS / "results/ram_steps.json").read_text())["ratios"]["1024"]
+    assert committed["exact / unpacked"] <= 0.7 and committed["relaxed / floor"] <= 2
+    assert committed["loading / exact"] <= 0.2
+
+
+@pytest.mark.slow
+def test_mapped_demonstrations_stay_in_their_files(tmp_path, monkeypatch):
+    mapped = load_script(monkeypatch, BENCHMARKS / "mapped_memory.py")
+    found = mapped.main(mapped.Args(steps=60_000, folder=tmp_path / "mapped", out=tmp_path / "mapped.json"))
+    assert found["folder_bytes"] > 60_000 * 129 and found["anonymous_bytes"] > 0
+    committed = json.loads((BENCHMARKS / "results/mapped_memory.json").read_text())
+    assert committed["steps"] == 10_000_000 and committed["anonymous_bytes"] <= 1.3e9
