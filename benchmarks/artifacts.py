@@ -123,7 +123,7 @@ ARTIFACTS = (
     Artifact("benchmarks/results/kernels.json", "benchmarks/kernels.py --json {out}", 15),
     Artifact("benchmarks/results/parallel.json", "benchmarks/parallel.py --out {out}", 1),
     Artifact("benchmarks/results/ram_steps.json", "benchmarks/ram_steps.py --out {out}", 2),
-    Artifact("benchmarks/results/mapped_memory.json", "benchmarks/mapped_memory.py --epochs 4 --out {out}", 10),
+    Artifact("benchmarks/results/mapped_memory.json", "benchmarks/mapped_memory.py --out {out}", 10),
     Artifact("benchmarks/results/ragged.json", "benchmarks/ragged.py --out {out}", 5),
     Artifact("benchmarks/results/kills.json", "benchmarks/kills.py --runs 25 --out {out}", 30),
     Artifact("benchmarks/results/soak.json", "benchmarks/soak.py --out {out}", 15),

@@ -30,6 +30,8 @@ PAPER = "examples/results/message_paper.json"
 ESTIMATORS = "benchmarks/results/estimators.json"
 SUITE = "benchmarks/results/suite.json"
 PARALLEL = "benchmarks/results/parallel.json"
+RAM_STEPS = "benchmarks/results/ram_steps.json"
+MAPPED = "benchmarks/results/mapped_memory.json"
 SPEED = ("benchmarks/results/full.json", "benchmarks/results/quick.json")
 
 

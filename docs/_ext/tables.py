@@ -264,6 +264,42 @@ def speed() -> str:
     return note + markdown(["ratio", "value"], [[ratio_meaning(n), f"{v:.2f}"] for n, v in ratios.items()])
 
 
+def ram_steps() -> str:
+    """A step from stored bytes to updated parameters, with and without products of packed bits."""
+    found = load(raw.RAM_STEPS)
+    rows = []
+    for varying, took in (one for one in found["seconds"].items() if one[0].isdigit()):
+        for guide in ("exact", "relaxed", "structured"):
+            old, new = took[f"unpacked {guide}"], took[guide]
+            cells = (f"{1e3 * seconds:.0f}" for seconds in (old, new))
+            rows.append([f"`{guide}`", varying, *cells, f"{new / old:.2f}", f"{new / took['floor']:.2f}"])
+    ratios, errors = found["ratios"]["1024"], found["errors"]
+    header = ["guide", "bits that vary", "unpacked, ms", "packed, ms", "packed / unpacked", "packed / floor"]
+    note = (
+        f"From [`{raw.RAM_STEPS}`](../{raw.RAM_STEPS}). Making the batch is {ratios['loading / exact']:.2f} of the "
+        f"exact step; the relaxed step is {ratios['relaxed / naive']:.3f} of the model with two Pyro sites per time "
+        "step, whose floats are ready. Largest error in single precision, relative to the largest number: "
+        f"{errors['product, tables']:.0e} of the product and {errors['gradient, tables']:.0e} of its gradient (of "
+        f"floats: {errors['product, floats']:.0e} and {errors['gradient, floats']:.0e}).\n"
+    )
+    return markdown(header, rows) + "\n" + note
+
+
+def mapped_memory() -> str:
+    """Memory and time of discovery on a folder of ten million steps."""
+    found = load(raw.MAPPED)
+    measured = {
+        "steps": f"{found['steps']:,}",
+        "bytes of the folder": f"{found['folder_bytes'] / 1e9:.2f} GB",
+        "anonymous memory at its peak": f"{found['anonymous_bytes'] / 1e9:.2f} GB",
+        "processor time, opening and verifying included": f"{found['processor_seconds'] / 60:.1f} minutes",
+        "updates": f"{found['updates']:,}",
+    }
+    return markdown(
+        ["", f"`discover(held_out=0.1, epochs={found['epochs']})`"], [list(one) for one in measured.items()]
+    )
+
+
 def processes() -> str:
     """Processor time of an update in one process, and in each of several."""
     found = load(raw.PARALLEL)
@@ -339,5 +375,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed": speed,
     "processes": processes,
     "billion_steps": billion_steps,
+    "ram_steps": ram_steps,
+    "mapped_memory": mapped_memory,
     "scaling": scaling,
 }
