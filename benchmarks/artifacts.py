@@ -81,8 +81,8 @@ ARTIFACTS = (
     Artifact("benchmarks/results/mixtures.json", "benchmarks/mixtures.py --json {out}", 10),
     Artifact(
         "benchmarks/results/growing_models.json",
-        "benchmarks/growing_models.py --models infinite_hmm hdp_topics regressions poissons --processes {processes}"
-        " --out {out}",
+        "benchmarks/growing_models.py --models infinite_hmm hdp_topics regressions poissons gaussians --processes"
+        " {processes} --out {out}",
         10,
     ),
     Artifact(

@@ -1,8 +1,10 @@
 """Growth beyond mixtures of rows: the right number of components, and what memory of the last option gains.
 
 - ``found``: K at the end of the examples ``infinite_hmm.py`` (4 states), ``hdp_topics.py`` (5 topics) and
-  ``regressions.py`` (4 lines), and of five overlapping Poissons. For the last, the held-out log-likelihood of maximum
-  likelihood fits with 4, 5 and 6 components shows that the data ask for five.
+  ``regressions.py`` (4 lines), of five overlapping Poissons, and of six Gaussians in a row, three standard deviations
+  apart. For the Poissons, the held-out log-likelihood of maximum likelihood fits with 4, 5 and 6 components shows that
+  the data ask for five. For the Gaussians, the adjusted Rand index of 2000 other rows is compared with the best of ten
+  starts of scikit-learn's ``BayesianGaussianMixture`` and ``GaussianMixture``, which are told that there are six.
 - ``memory``: ``sticky_options.py``, held-out nats of options with transitions against η without memory, on the same
   episodes, with options in a cycle and in no order.
 
@@ -20,10 +22,13 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pyro
 import torch
 import tyro
 from pyro import distributions as dist
+from sklearn.metrics import adjusted_rand_score
+from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from torch import nn
 
 from pyro_options.distributions import Mixture
@@ -31,12 +36,14 @@ from pyro_options.experiments import run_grid
 from pyro_options.growth import Growable, Merge, Prune, SplitBirth, TrialRule, reweight
 from pyro_options.guides import GrowableGEM, MixtureWeights
 from pyro_options.handlers import GrowthMessenger
-from pyro_options.infer import train_growing
-from pyro_options.models import GEM
+from pyro_options.infer import MixtureConfig, MixtureTrainer, train_growing
+from pyro_options.mixtures import GaussianComponents
+from pyro_options.models import GEM, DPMixture
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 RATES = (2.0, 8.0, 18.0, 32.0, 50.0)  # one standard deviation and a half from each other: neighbours overlap
-EXPECTED = {"infinite_hmm": 4, "hdp_topics": 5, "regressions": 4, "poissons": len(RATES)}
+NUM_GAUSSIANS, SPACING = 6, 3.0
+EXPECTED = {"infinite_hmm": 4, "hdp_topics": 5, "regressions": 4, "poissons": len(RATES), "gaussians": NUM_GAUSSIANS}
 
 
 @dataclass(frozen=True)
@@ -104,12 +111,36 @@ def poissons(seed: int, scale: float) -> dict:
     return {"num_components": growth.num_components, "rates": sorted(model.log_rate.exp().tolist())} | fits
 
 
+def draw_gaussians(rng: np.random.Generator, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows ``(N, 1)`` of Gaussians in a row, and the Gaussian of each."""
+    labels = rng.integers(NUM_GAUSSIANS, size=number)
+    return SPACING * labels[:, None] + rng.normal(size=(number, 1)), labels
+
+
+def gaussians(seed: int, scale: float) -> dict:
+    """K after growth from one component on 600 rows, and the adjusted Rand index of 2000 others."""
+    rng = np.random.default_rng(seed)
+    (rows, _), (others, labels) = draw_gaussians(rng, round(600 * scale)), draw_gaussians(rng, 2000)
+    train = torch.tensor(rows, dtype=torch.float32)
+    torch.manual_seed(seed)
+    model, guide = DPMixture(GaussianComponents(train)), MixtureWeights(GrowableGEM(1))
+    MixtureTrainer(model, guide, train, MixtureConfig(seed=seed)).run()
+    found = model.labels(torch.tensor(others, dtype=torch.float32), guide.weights.mean_log_weights().detach())
+    told = {"n_components": NUM_GAUSSIANS, "max_iter": 1000}
+    bayesian = [BayesianGaussianMixture(**told, random_state=start).fit(rows) for start in range(10)]
+    best = max(bayesian, key=lambda fit: fit.lower_bound_)
+    likely = GaussianMixture(**told, n_init=10, random_state=0).fit(rows)
+    ari = {"ari": adjusted_rand_score(labels, found), "ari_bayesian": adjusted_rand_score(labels, best.predict(others))}
+    ari["ari_likelihood"] = adjusted_rand_score(labels, likely.predict(others))
+    return {"num_components": model.num_components, "not_below": ari["ari"] >= ari["ari_bayesian"]} | ari
+
+
 def run(model: str, seed: int, scale: float) -> dict:
     """One training; the examples run with their defaults, or fewer updates."""
     torch.set_num_threads(1)
     start = time.perf_counter()
-    if model == "poissons":
-        results = poissons(seed, scale)
+    if model in ("poissons", "gaussians"):
+        results = (poissons if model == "poissons" else gaussians)(seed, scale)
     else:
         sys.path.insert(0, str(EXAMPLES))
         example = __import__(model)
@@ -130,6 +161,9 @@ def main(args: Args) -> list[dict]:
         if model in EXPECTED:
             sizes = [row["num_components"] for row in mine]
             print(f"{model}: {sum(row['passed'] for row in mine)} of {len(mine)} find {EXPECTED[model]}: {sizes}")
+            if model == "gaussians":
+                for key in ("ari", "ari_bayesian", "ari_likelihood"):
+                    print(f"{model}, {key}: {', '.join(f'{row[key]:.3f}' for row in mine)}")
         else:
             for kind in ("a cycle", "no order"):
                 gains = [f"{row[kind]['gain_per_step']:.4f} ± {row[kind]['standard_error']:.4f}" for row in mine]

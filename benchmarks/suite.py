@@ -155,8 +155,18 @@ def unit_agreement(rows: list[dict]) -> dict[tuple[str, str, int], float]:
     return {key: adjusted_rand_score(by[key], by[other]) for key, other in pairs.items() if other in by}
 
 
+def coverage(rows: list[dict]) -> tuple[int, int]:
+    """Runs of ours whose 90 % interval of the options in use contains the true number, and all that have both.
+
+    Methods that are told K have no interval worth the name.
+    """
+    mine = [row for row in rows if row["method"] == "options-exact" and row["true_options"] is not None]
+    intervals = [(row["options_in_use"]["interval"], row["true_options"]) for row in mine]
+    return sum(low <= true <= high for (low, high), true in intervals), len(intervals)
+
+
 def summary(rows: list[dict]) -> list[str]:
-    """A line per task and method: medians over the seeds, and every K."""
+    """A line per task and method: medians over the seeds, and every K; then how often the interval of K is right."""
     columns = {"accuracy": ".3f", "nmi": ".3f", "boundary_f1": ".3f", "boundary_f1_within_1": ".3f"}
     columns |= {"held_out_in_original_units": ".4f", "mean_segment_length": ".1f", "seconds": ".0f"}
     header = ["task", "method", "true K", "in use", "accuracy", "NMI", "F1", "F1 within 1", "nats", "length", "seconds"]
@@ -170,6 +180,10 @@ def summary(rows: list[dict]) -> list[str]:
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
     for (task, method, seed), same in unit_agreement(rows).items():
         text.append(f"{task}, {method}, seed {seed}: adjusted Rand index {same:.3f} with the rescaled run")
+    covered, known = coverage(rows)
+    if known:
+        share = f"{covered} of {known} runs ({covered / known:.0%})"
+        text.append(f"options-exact: the 90 % interval of the options in use contains the true number in {share}")
     return text
 
 

@@ -31,10 +31,10 @@ class Snapshot:
                     self._states.append((state, copy))
 
     def restore(self) -> None:
-        """Restores tensors, gradients and optimizer state."""
+        """Restores tensors, gradients and optimizer state; also more than once."""
         for tensor, value, grad in self._values:
-            set_data(tensor, value)
-            tensor.grad = grad
+            set_data(tensor, value.clone())  # what happens to the tensor next must not change the snapshot
+            tensor.grad = None if grad is None else grad.clone()
         for state, copy in self._states:
             state.clear()
-            state.update(copy)
+            state.update({k: v.clone() if isinstance(v, Tensor) else v for k, v in copy.items()})

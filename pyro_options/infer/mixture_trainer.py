@@ -4,7 +4,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import pyro
@@ -176,6 +176,8 @@ class MixtureTrainer(ResumableTraining):
         if self.growing:
             for _ in range(config.every):
                 self.step()
+            if isinstance(self.growth.rule, BoundRule):  # after a birth was refused, two together, then one again
+                self.growth.rule = replace(self.growth.rule, births=1 + self.refused % 2)
             self.refused = 0 if self.observe_and_grow().num_born else self.refused + 1
             return
         if self.final == 0:

@@ -1,5 +1,7 @@
-from .conjugate_moves import BoundMerge, BoundRule, Conjugate, SeedBirth
+from .conjugate_moves import BoundMerge, BoundRule, SeedBirth
+from .coordinate_ascent import Conjugate
 from .count_components import BeliefMultinomial, CountComponents
+from .cross_fitting import Folds, cross_fitted
 from .gaussian_components import GaussianComponents
 from .normal_wishart import BeliefGaussian, NormalWishart
 
@@ -10,7 +12,9 @@ __all__ = [
     "BoundRule",
     "Conjugate",
     "CountComponents",
+    "Folds",
     "GaussianComponents",
     "NormalWishart",
     "SeedBirth",
+    "cross_fitted",
 ]

@@ -71,10 +71,11 @@ def test_mutations_change_lines_that_exist(monkeypatch):
 
 def test_growing_models(run_script, tmp_path):
     out = tmp_path / "growing_models.json"
-    tiny = ("--seeds", "0", "--models", "regressions", "poissons", "--scale", "0.01")
+    tiny = ("--seeds", "0", "--models", "regressions", "poissons", "gaussians", "--scale", "0.05")
     printed = run_script(BENCHMARKS / "growing_models.py", *tiny, "--out", out)
     assert "regressions: " in printed and "of 1 find 5" in printed
-    assert {row["model"] for row in json.loads(out.read_text())["runs"]} == {"regressions", "poissons"}
+    assert {row["model"] for row in json.loads(out.read_text())["runs"]} == {"regressions", "poissons", "gaussians"}
+    assert "gaussians, ari_bayesian: 0." in printed
 
 
 def test_recovery(run_script, tmp_path):

@@ -238,6 +238,15 @@ def test_a_segmentation_survives_its_text_and_a_removal_its_record(suite):
     assert suite.removal_loss(growth) == 0.5 and suite.removal_loss([]) is None
 
 
+def test_coverage_counts_intervals_of_ours_that_contain_the_truth(suite):
+    def row(true, interval, method="options-exact"):
+        return {"true_options": true, "method": method, "options_in_use": {"interval": interval}}
+
+    rows = [row(4, [4, 4]), row(4, [2, 5]), row(4, [5, 7]), row(1, [2, 3]), row(None, [1, 1]), row(4, [4, 4], "ddo")]
+    assert suite.coverage(rows) == (2, 4)
+    assert suite.coverage([]) == (0, 0)
+
+
 def test_the_suite_runs(run_script, tmp_path):
     out = tmp_path / "suite.json"
     tiny = ("--tasks", "waypoints", "waypoints_rescaled", "glm_hmm", "--seeds", "0", "--episodes", "6", "--epochs", "1")
@@ -245,6 +254,10 @@ def test_the_suite_runs(run_script, tmp_path):
     rows = {(row["task"], row["method"]): row for row in json.loads(out.read_text())["runs"]}
     assert len(rows) == 6
     assert "waypoints, options-exact, seed 0: adjusted Rand index 1.000 with the rescaled run" in printed
+    covered = [row["options_in_use"]["interval"] for key, row in rows.items() if key[1] == "options-exact"]
+    truths = [row["true_options"] for key, row in rows.items() if key[1] == "options-exact"]
+    count = sum(low <= true <= high for (low, high), true in zip(covered, truths))
+    assert f"contains the true number in {count} of 3 runs" in printed
     plain, other = rows["waypoints", "options-exact"], rows["waypoints_rescaled", "options-exact"]
     assert other["segmentation"] == plain["segmentation"] and other["num_options"] == plain["num_options"]
     assert plain["held_out_log_likelihood"] == plain["held_out_in_original_units"]

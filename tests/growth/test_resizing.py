@@ -7,13 +7,14 @@ import pytest
 import torch
 from pyro.infer import SVI, Trace_ELBO
 from pyro.nn import PyroModule
+from support.growth_checks import assert_identical, copied_tensors
 from support.layers import BUILDERS, ENCODERS, LENGTHS, STATES, A, D, K, T, build, randomized
 from support.paths import mask_of
 from torch.distributions import Normal
 from torch.testing import assert_close
 
 from pyro_options.distributions import gem_sticks, log_stick_breaking
-from pyro_options.growth import GrowableHeads, grow, growables, num_components, permute, prune
+from pyro_options.growth import GrowableHeads, Snapshot, grow, growables, num_components, permute, prune
 from pyro_options.guides import GrowableGEM, PointGEM, UniformWeights
 from pyro_options.options import CategoricalPolicy, RelaxedAutoregressivePath
 
@@ -275,3 +276,19 @@ def test_weights_of_a_truncated_posterior_sum_to_one(posterior):
     assert_close(gem().exp().sum(), torch.tensor(1.0))
     assert_close(gem.mean_log_weights().exp().sum(), torch.tensor(1.0))
     assert_close(posterior(1, remainder=True)().exp(), torch.ones(1))
+
+
+def test_a_snapshot_can_be_restored_again_after_changes_in_place():
+    layer = GrowableHeads(2, 3, 1)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.1)
+    layer(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    before, snapshot = copied_tensors(layer, optimizer=optimizer), Snapshot([layer], optimizer)
+    for _ in range(2):
+        optimizer.step()
+        with torch.no_grad():
+            layer.weight.mul_(2)
+            layer.weight.grad.zero_()
+        snapshot.restore()
+        assert_identical(before, copied_tensors(layer, optimizer=optimizer))
+        assert (layer.weight.grad != 0).any()

@@ -1,17 +1,30 @@
 """Training mixtures: gradients, births and merges, and recovery of the number of clusters."""
 
+import copy
+
 import pyro
 import pytest
 import torch
 from pyro.infer import TraceGraph_ELBO
 from support.growth_checks import assert_identical, copied_tensors
 from support.mixture_parts import COVARIANCES, clusters, gaussians
+from torch.testing import assert_close
 
 from pyro_options.growth import DataBirth, EvidenceRule, Scene, grow, permute, prune
 from pyro_options.guides import GrowableGEM, MixtureWeights
 from pyro_options.handlers import GrowthMessenger
 from pyro_options.infer import MixtureConfig, MixtureTrainer
-from pyro_options.mixtures import BoundMerge, CountComponents, GaussianComponents, SeedBirth
+from pyro_options.mixtures import (
+    BoundMerge,
+    BoundRule,
+    CountComponents,
+    Folds,
+    GaussianComponents,
+    SeedBirth,
+    cross_fitted,
+)
+from pyro_options.mixtures.conjugate_moves import SHARES
+from pyro_options.mixtures.coordinate_ascent import ascend
 from pyro_options.models import DPMixture
 
 
@@ -113,3 +126,81 @@ def test_kinds_of_counts_are_recovered_from_one():
     model, guide = DPMixture(CountComponents(5)), MixtureWeights(GrowableGEM(1))
     MixtureTrainer(model, guide, rows, MixtureConfig(every=6, patience=3, final_steps=10)).run()
     assert model.num_components == 3
+
+
+def row_of_gaussians(num_components, num_rows, seed, spacing=3.0):
+    """Rows ``(N, 1)`` of Gaussians whose neighbours are ``spacing`` standard deviations apart, and their labels."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(num_components, (num_rows,), generator=generator)
+    return spacing * labels.unsqueeze(-1) + torch.randn(num_rows, 1, generator=generator), labels
+
+
+def test_cross_fitted_density_is_that_of_fits_to_the_other_rows():
+    rows, labels = clusters(2, 21, dtype=torch.float64)
+    components, shares = gaussians(rows, 2), torch.nn.functional.one_hot(labels, 2).double()
+    before = copied_tensors(components)
+    found = cross_fitted(components, rows, shares, folds=21, steps=1)
+    assert_identical(before, copied_tensors(components))
+    for left_out in (0, 7, 20):
+        rest = torch.arange(21) != left_out
+        alone = copy.deepcopy(components)
+        alone.absorb(rows[rest], shares[rest])
+        alone.learn_prior()
+        weights = torch.log(shares[rest].mean(0)) + alone().log_prob(rows[rest].unsqueeze(1))
+        weights = torch.softmax(weights, -1).mean(0)  # of the responsibilities after the fit
+        expected = torch.logsumexp(weights.log() + alone.predictive().log_prob(rows[left_out].view(1, 1, 2)), -1)
+        assert_close(found[left_out], expected.squeeze())
+
+
+@pytest.mark.parametrize("folds", [None, Folds()])
+def test_folds_accept_overlapping_gaussians_that_the_bound_refuses(folds):
+    """Two components cover two Gaussians each; the birth proposes one for each of the four."""
+    rows, labels = row_of_gaussians(4, 250, seed=0)
+    model, guide = DPMixture(GaussianComponents(rows, 2)), MixtureWeights(GrowableGEM(2))
+    pairs = torch.nn.functional.one_hot(labels // 2, 2).float()
+    ascend(model.components, rows, pairs, 100)
+
+    def birth(newborns):
+        newborns.notes[SHARES] = torch.nn.functional.one_hot(labels, 4).float()
+
+    rule = BoundRule(model.components, steps=100, folds=folds, births=2)
+    growth = GrowthMessenger([model, guide], rule, birth, site="rows")
+    with torch.no_grad(), growth:
+        model(rows)
+    before = copied_tensors(model, guide)
+    event = growth.step(None, 1, model, rows, torch.tensor([0.5, 0.5]).log())
+    assert event.num_born == (2 if folds else 0)
+    if not folds:
+        assert_identical(before, copied_tensors(model, guide))
+    else:  # the verdict left the components as the rule had fitted them
+        found = model.labels(rows, guide.weights.mean_log_weights())
+        assert torch.bincount(4 * labels + found, minlength=16).view(4, 4).amax(1).sum() > 0.8 * len(rows)
+
+
+def test_two_births_place_old_components_anew():
+    """One component in the middle of three clusters: with two more, each has its own after the birth."""
+    rows, labels = row_of_gaussians(3, 300, seed=0, spacing=12.0)
+    model, guide = DPMixture(GaussianComponents(rows)), MixtureWeights(GrowableGEM(1))
+    model.components.absorb(rows, torch.ones(300, 1))
+    rule = BoundRule(model.components, births=2)
+    growth = GrowthMessenger([model, guide], rule, SeedBirth(model.components), site="rows")
+    with torch.no_grad(), growth:
+        model(rows)
+    event = growth.step(None, 1, model, rows, guide.weights.mean_log_weights().detach())
+    assert event.num_born == 2 and model.num_components == 3
+    found = model.labels(rows, guide.weights.mean_log_weights())
+    assert all(len(found[labels == k].unique()) == 1 for k in range(3)) and len(found.unique()) == 3
+
+
+def test_one_gaussian_stays_one():
+    rows, _ = row_of_gaussians(1, 300, seed=1)
+    model, guide = DPMixture(GaussianComponents(rows)), MixtureWeights(GrowableGEM(1))
+    trainer = MixtureTrainer(model, guide, rows, MixtureConfig(every=6, final_steps=5))
+    trainer.run()
+    tried = [move for event in trainer.growth.history for move in event.moves if move.kind == "birth"]
+    assert model.num_components == 1 and {len(move.components) for move in tried} == {1, 2}
+
+
+def test_fewer_than_two_folds_are_refused():
+    with pytest.raises(ValueError, match="two folds"):
+        Folds(1)
