@@ -322,7 +322,7 @@ def billion_steps() -> str:
         sent = 2 * (count - 1) / count * alone["gradient_bytes"] / (own * seconds)
         hours, read = steps * seconds / count / 3600, step_bytes / seconds
         batch = alone["steps"] if count == 1 else own * count
-        cells = f"{batch / length:,.0f}", f"{hours * 60:,.1f}", f"{hours * 10:,.1f}"
+        cells = f"{batch / length:,.0f}", f"{hours * 60:,.1f}", f"{hours * 10:,.2f}"
         rows.append([count, *cells, f"{read / 1e6:.0f}", f"{count * read / 1e9:.2f}", f"{sent / 1e6:.1f}"])
     header = "processes", "episodes an update", "minutes an epoch", "hours for 10 epochs", "MB/s read by each"
     return markdown([*header, "GB/s read by all", "MB/s sent by each"], rows)
