@@ -54,8 +54,8 @@ MUTATIONS = (
     Mutation(
         "off by one in time, in the compiled kernel",
         "pyro_options/kernels/path_marginal.py",
-        "mass += stop[t, k] * alpha[t - 1, k]",
-        "mass += stop[t - 1, k] * alpha[t - 1, k]",
+        "mass += stop[now + k] * raw[k]",
+        "mass += stop[before + k] * raw[k]",
         ("options/test_marginal.py", "options/test_path.py"),
     ),
     Mutation(
@@ -99,6 +99,13 @@ MUTATIONS = (
         "total, error = total_and_error(after - before)\n        return Verdict(total > least",
         "total, error = total_and_error(before - after)\n        return Verdict(total > least",
         ("growth/test_growth.py::test_evidence_keeps_a_needed_option_and_refuses_a_useless_one",),
+    ),
+    Mutation(
+        "packed bits are transposed in the wrong order",
+        "pyro_options/kernels/bit_product.py",
+        "(bits >> Index(56 - 8 * i))",
+        "(bits >> Index(8 * i))",
+        ("nn/test_packed_bits.py",),
     ),
     Mutation(
         "a minibatch is not scaled to its population",
