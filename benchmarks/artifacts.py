@@ -85,6 +85,7 @@ ARTIFACTS = (
         " {processes} --out {out}",
         10,
     ),
+    Artifact("benchmarks/results/option_lengths.json", "benchmarks/option_lengths.py --out {out}", 10),
     Artifact(
         "benchmarks/results/sticky_options.json",
         "benchmarks/growing_models.py --models sticky_options --processes {processes} --out {out}",

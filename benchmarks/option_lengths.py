@@ -12,9 +12,9 @@ Every variant changes the prior over paths of the model that ``discover`` trains
 - ``beta``: a Beta prior on the mean ψ of each option, whose parameters are fitted to all options by their moments
 - ``least_M``: options can only terminate at every M-th step
 
-Smaller data sets, fewer epochs and one start without a search for capacity, so that a run takes seconds. Skills are scored without
-costs and constraints: they change training only. Every run is written to ``--out`` as soon as it is done, and finished
-runs are not repeated.
+Smaller data sets, fewer epochs and one start without a search for capacity, so that a run takes seconds. Skills are
+scored without costs and constraints: they change training only. Every run is written to ``--out`` as soon as it is
+done, and finished runs are not repeated.
 """
 
 import time

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from support.tiny_runs import BENCHMARKS, load_script, run_command, same_number_of_threads
+from torch.testing import assert_close
 
 from pyro_options.data import Trajectories
 from pyro_options.envs import atari_demonstrations
+from pyro_options.options import CategoricalPolicy, Termination
 
 
 @pytest.mark.slow
@@ -76,6 +79,27 @@ def test_growing_models(run_script, tmp_path):
     assert "regressions: " in printed and "of 1 find 5" in printed
     assert {row["model"] for row in json.loads(out.read_text())["runs"]} == {"regressions", "poissons", "gaussians"}
     assert "gaussians, ari_bayesian: 0." in printed
+
+
+def test_priors_over_lengths(monkeypatch):
+    lengths = load_script(monkeypatch, BENCHMARKS / "option_lengths.py")
+    a, b = lengths.beta_by_moments(torch.tensor([0.1, 0.2, 0.4]))
+    found = torch.distributions.Beta(a, b)
+    assert_close(found.mean, torch.tensor(0.7 / 3))
+    assert_close(found.variance, torch.tensor([0.1, 0.2, 0.4]).var(unbiased=False))
+    shared = lengths.SharedTermination(3, 4)
+    torch.nn.init.normal_(shared.heads.weight)
+    logits = shared(torch.randn(2, 5, 3))
+    assert logits.shape == (2, 5, 4) and torch.equal(logits, logits[..., :1].expand_as(logits))
+    data = Trajectories(torch.randn(2, 7, 3), torch.randint(2, (2, 7)), torch.tensor([7, 7]), num_actions=2)
+    policy, termination = CategoricalPolicy(3, 4, 2), Termination(3, 4)
+    weights, every = torch.full((4,), 0.25).log(), torch.zeros(2, 7, 4)
+    plain = lengths.Lengths(policy, termination)._prior_path(weights, every, data)
+    assert_close(plain.log_weights, weights)
+    assert_close(plain.termination_logits, every)
+    costly = lengths.Lengths(policy, termination, code=1.0, least=3)._prior_path(weights, every, data)
+    assert_close(costly.log_weights, 2 * weights)
+    assert (costly.termination_logits[0, :, 0] == 0).tolist() == [True, False, False, True, False, False, True]
 
 
 def test_recovery(run_script, tmp_path):
