@@ -74,6 +74,7 @@ ARTIFACTS = (
         "benchmarks/hard_options.py --processes {processes} --out {out}",
         30,
     ),
+    Artifact("benchmarks/results/from_labels.json", "benchmarks/from_labels.py --processes {processes} --out {out}", 5),
     Artifact("benchmarks/results/baselines.json", "benchmarks/baselines.py --processes {processes} --out {out}", 15),
     Artifact("examples/results/mouse_decisions/results.json", "examples/mouse_decisions.py --out {folder}", 5),
     Artifact("benchmarks/results/frame_memory.json", "benchmarks/frame_memory.py --out {out}", 1),

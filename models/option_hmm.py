@@ -1,5 +1,8 @@
 """Options as a hidden Markov model with a stick-breaking prior."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pyro
 import torch
 from pyro.nn import PyroModule
@@ -7,6 +10,7 @@ from torch import nn
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
+from pyro_options.options.em_fit import HeadSums, can_be_fitted, fit_heads, head_sums
 from pyro_options.options.evidence import PathEvidence
 from pyro_options.options.path import OptionPath
 from pyro_options.options.policies import option_heads
@@ -82,6 +86,18 @@ class OptionHMM(PyroModule):
         actions, termination_logits = option_heads(self.policy, self.termination, episodes.states)
         emission = actions(None, episodes.mask).component_log_prob(episodes.actions)
         return self._prior_path(log_weights, termination_logits, episodes).evidence(emission)
+
+    def statistics(self, episodes: Trajectories, likelihood: Any, value: Any) -> tuple[torch.Tensor, ...] | None:
+        """Sums that determine a step of expectation maximization over the heads of policies and terminations."""
+        plain = type(getattr(likelihood, "path", None)) is OptionPath
+        if not plain or not can_be_fitted(self.policy, self.termination):
+            return None
+        posterior = likelihood.path.posterior(likelihood.component_log_prob(value))
+        return head_sums(self.policy, self.termination, episodes.states, value, episodes.mask, posterior)
+
+    def maximize(self, statistics, components: Sequence[int] | None = None, scale: float | None = None) -> None:
+        """Takes that step, with a Gaussian prior of this scale on the weights of heads."""
+        fit_heads(self.policy, self.termination, HeadSums(*statistics), components, scale)
 
     def forward(self, episodes: Trajectories, log_weights: torch.Tensor | None = None):
         """Runs the generative process; with ``log_weights`` given, η is not sampled."""

@@ -74,10 +74,12 @@ def with_families(config: MethodConfig, data: Trajectories) -> MethodConfig:
     families = resolved_families(data, config.action_families, config.censored)
     start = config.start or guide_entry(config.guide).start
     if start is None:
-        ours = config.model == "options" and config.guide == "exact" and config.prior_name != "uniform"
         real = not isinstance(families, str) and any(isinstance(one, GaussianFamily) for one in families)
-        start = "stretches" if ours and real and config.network is None else "random"
-    return replace(config, action_families=families, start=start)
+        start = "stretches" if config.may_imitate and real else "random"
+    growth = config.growth
+    if growth.birth is None:
+        growth = replace(growth, birth="stretches" if start == "stretches" else "halve")
+    return replace(config, action_families=families, start=start, growth=growth)
 
 
 def make_plan(
@@ -239,7 +241,8 @@ def _guide(config: MethodConfig, pieces: Pieces) -> Any:
 def _growth_handler(data: Trajectories, growth: Growth, model: Any, guide: Any) -> GrowthMessenger:
     max_rows = max(8, min(128, 4800 // data.typical_length))
     rule = RULES[growth.rule]() if isinstance(growth.rule, str) else growth.rule
-    birth = BIRTHS[growth.birth](max_rows) if isinstance(growth.birth, str) else growth.birth
+    birth = "halve" if growth.birth is None else growth.birth
+    birth = BIRTHS[birth](max_rows) if isinstance(birth, str) else birth
     removals = [REMOVALS[one](max_rows) if isinstance(one, str) else one for one in growth.removals or ()]
     assert growth.check_every is not None and growth.patience is not None and growth.settle is not None
     schedule = growth.check_every, growth.patience, growth.settle, growth.max_options

@@ -8,6 +8,8 @@ from pyro_options.growth.births import Birth, DataBirth, RandomBirth, SplitBirth
 from pyro_options.growth.removals import Merge, Prune, Removal
 from pyro_options.growth.rules import EvidenceRule, Rule, TrialRule, UsageRule
 
+from .start import StretchBirth
+
 #: rules, which decide when to grow, by name
 RULES: dict[str, Callable[[], Rule]] = {
     "usage": UsageRule,
@@ -22,6 +24,7 @@ BIRTHS: dict[str, Callable[[int], Birth]] = {
     "split": lambda max_rows: SplitBirth(),
     "halve": lambda max_rows: SplitBirth(halve=True),
     "data": lambda max_rows: DataBirth(max_rows=max_rows),
+    "stretches": lambda max_rows: StretchBirth(),
 }
 
 #: removals by name; the argument is the maximum number of episodes to fit a merged option to
@@ -92,12 +95,13 @@ class Growth:
 
 #: defaults of each rule, chosen by measurement on the message task (``trial``: on Breakout). ``evidence`` refuses
 #: useless births, so it can check often; the paper's usage rules keep every birth. ``trial`` starts with many options:
-#: untrained options tend to specialize on behaviours, copies of a trained one on episodes
+#: untrained options tend to specialize on behaviours, copies of a trained one on episodes. Its births are ``stretches``
+#: if options start from stretches, else ``halve``
 GROWTH_DEFAULTS = {
     "usage": Growth(None, "split", (), 80, 1, 1, 1),
     "posterior-usage": Growth(None, "split", (), 80, 1, 1, 1),
     "evidence": Growth(None, "data", ("prune",), 40, 8, 1, 1),
-    "trial": Growth(None, "halve", ("prune", "merge"), None, 2, 3, 16),
+    "trial": Growth(None, None, ("prune", "merge"), None, 2, 3, 16),
 }
 
 #: names of the settings of :class:`Growth`

@@ -103,7 +103,11 @@ def start_hard(model: Any, data: Trajectories, num_options: int | None = None, m
     :param model: with a ``policy``, and maybe a ``termination``, of :mod:`pyro_options.options`
     :param num_options: K, if it is known
     """
-    hard, paths = hard_options(model.policy, data, None, num_options, max_options)
+    return assign_hard(model, *hard_options(model.policy, data, None, num_options, max_options))
+
+
+def assign_hard(model: Any, hard: HardModel, paths: HardPaths) -> Tensor:
+    """Sets the options of a model to given ones, fits terminations to their paths, and returns log weights ``(K,)``."""
     K, (states, mask) = hard.num_options, (hard.steps.by_episode(hard.steps.states), hard.steps.mask)
     resize([model], [], K)
     dtype, device = next(model.parameters()).dtype, next(model.parameters()).device

@@ -1,6 +1,9 @@
 """Initial options that each imitate one stretch of a demonstration."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Any
 
 import torch
@@ -9,11 +12,16 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.growth.growable import growables
+from pyro_options.growth.resizing import reweight
+from pyro_options.growth.scene import Newborns
 from pyro_options.options.policies import LogScale
 
 #: steps of a stretch at most, and as a share of the mean length of an episode
 LENGTH = 15
 SHARE = 0.25
+
+#: stretches are as long as that, or a fraction of it
+DIVISORS = (1, 2, 4)
 
 #: Adam steps of the fit
 STEPS = 100
@@ -24,17 +32,18 @@ LEARNING_RATE = 0.05
 SMALLEST_LOG_SCALE = -2.0
 
 
-def stretches(data: Trajectories, count: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
+def stretches(data: Trajectories, count: int, length: int | Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
     """Random stretches of at most ``length`` consecutive steps, of long episodes more often.
 
-    :returns: states ``(count, length, D)``, actions and the mask of steps that exist
+    :param length: of all of them, or of each
+    :returns: states ``(count, longest, D)``, actions and the mask of steps that exist
     """
-    lengths = data.lengths.cpu()
+    lengths, most = data.lengths.cpu(), torch.as_tensor(length).expand(count)
     rows = torch.multinomial(lengths.double(), count, replacement=True)
-    first = (torch.rand(count) * (lengths[rows] - length + 1).clamp(min=1)).long()
+    first = (torch.rand(count) * (lengths[rows] - most + 1).clamp(min=1)).long()
     states, actions = [], []
-    for row, start in zip(rows.tolist(), first.tolist()):
-        stop = min(start + length, int(lengths[row]))
+    for row, start, size in zip(rows.tolist(), first.tolist(), most.tolist()):
+        stop = min(start + size, int(lengths[row]))
         episode = data[row : row + 1].cut(stop).unpack()
         states.append(episode.state_steps.episode(0)[start:])
         actions.append(episode.given_actions().episode(0)[start:])
@@ -47,8 +56,23 @@ def stretch_length(data: Trajectories) -> int:
     return max(2, min(LENGTH, math.ceil(SHARE * data.num_steps / len(data))))
 
 
-def start_from_stretches(policy: Any, data: Trajectories, steps: int = STEPS, rate: float = LEARNING_RATE) -> None:
-    """Fits each option to a stretch of its own.
+def stretch_lengths(data: Trajectories, count: int) -> list[int]:
+    """Steps of several stretches: that of :func:`stretch_length`, half and a quarter of it in turn.
+
+    Short ones are more often a single behaviour, long ones say more about it.
+    """
+    longest = stretch_length(data)
+    return [max(2, longest // divisor) for divisor in islice(cycle(DIVISORS), count)]
+
+
+def start_from_stretches(
+    policy: Any,
+    data: Trajectories,
+    steps: int = STEPS,
+    rate: float = LEARNING_RATE,
+    options: Sequence[int] | None = None,
+) -> None:
+    """Fits options, by default all, to a stretch each.
 
     Options that start alike share out the steps of every behaviour between them, each taking the states where it
     happens to be a little better, and training rarely gets out of that. A stretch is mostly one behaviour, and an
@@ -56,27 +80,46 @@ def start_from_stretches(policy: Any, data: Trajectories, steps: int = STEPS, ra
 
     :param policy: a policy of :mod:`pyro_options.options`
     :param data: demonstrations
+    :param options: those to fit; the others stay as they are
     """
-    K = policy.num_options
-    if K < 2:
+    if policy.num_options < 2:
         return
-    states, actions, mask = stretches(data, K, stretch_length(data))
+    fitted = list(range(policy.num_options) if options is None else options)
+    states, actions, mask = stretches(data, len(fitted), stretch_lengths(data, len(fitted)))
     dtype = next(policy.parameters()).dtype
     policy.double()  # so that the rounding errors of other units do not grow into another start
     states, actions = states.double(), actions.double() if actions.is_floating_point() else actions
     # the parameters of the options alone: so few steps would spoil a network that they share
     moving = [getattr(layer, name) for layer in growables([policy]) for name in layer.component_axes]
     # a large eps: Adam would otherwise turn the rounding errors of tiny gradients into steps, and units would matter
-    optimizer, own = torch.optim.Adam(moving, lr=rate, eps=1e-3), torch.arange(K, device=states.device)
+    optimizer, own = torch.optim.Adam(moving, lr=rate, eps=1e-3), torch.tensor(fitted, device=states.device)
+    each = torch.arange(len(fitted), device=states.device)
     scales = [layer.value for layer in growables([policy]) if isinstance(layer, LogScale)]
     for _ in range(steps):
-        log_prob = policy(states).component_log_prob(actions)[own, :, own]  # (K, length), each under its own option
+        log_prob = policy(states).component_log_prob(actions)[each, :, own]  # (K, length), each under its own option
         loss = -(log_prob * mask).sum() / mask.sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
         with torch.no_grad():
             for scale in scales:
-                scale.clamp_(min=SMALLEST_LOG_SCALE)
+                scale[own] = scale[own].clamp(min=SMALLEST_LOG_SCALE)
     policy.zero_grad(set_to_none=True)
     policy.to(dtype)
+
+
+@dataclass(frozen=True)
+class StretchBirth:
+    """New options each imitate one stretch of a demonstration, and together take half of the weight.
+
+    Two behaviours that share an option come apart so: a stretch of one of them makes an option that explains it better.
+    Noisy copies of the option rarely do, since each takes the steps that its noise happens to suit.
+    """
+
+    share: float = 0.5
+
+    def __call__(self, newborns: Newborns) -> None:
+        newborns.require_data()
+        model: Any = newborns.modules[0]
+        start_from_stretches(model.policy, newborns.data, options=newborns.index)
+        reweight(newborns.modules, newborns.trial_weights(self.share))

@@ -13,10 +13,11 @@ Every rule, birth and removal works on any model that implements them:
   step of which is summed out given the one before.
 - :class:`Masked`, :class:`Weighable`, :class:`ComponentSampler`: optional; for padded data, for fast evaluation under
   other weights, and for data points that are not independent.
+- :class:`Maximizable`: optional, a model that can take steps of expectation maximization.
 - :class:`Batched`: optional, for data whose rows differ much in size.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -37,6 +38,26 @@ class ComponentLikelihood(Protocol):
 
     def responsibilities(self, value: Any) -> Tensor:
         """p(component = k | data) of each data point, ``(..., K)``; zero where a point is masked out."""
+
+
+@runtime_checkable
+class Maximizable(Protocol):
+    """A model that can take steps of expectation maximization over some of its parameters."""
+
+    def statistics(self, rows: Any, likelihood: ComponentLikelihood, value: Any) -> tuple[Tensor, ...] | None:
+        """Sums over these rows, given the posterior of their latents, that determine a step; ``None`` for no step.
+
+        :param likelihood: distribution of the observed site of these rows
+        :param value: of that site
+        """
+
+    def maximize(
+        self, statistics: tuple[Tensor, ...], components: Sequence[int] | None = None, scale: float | None = None
+    ) -> None:
+        """Takes the step for given sums, over the parameters of some components, by default all.
+
+        :param scale: standard deviation of a Gaussian prior on the weights of heads, if there is one
+        """
 
 
 @runtime_checkable

@@ -13,6 +13,7 @@ from pyro_options.errors import check
 
 from .contracts import ComponentLikelihood, TransitionWeights, Weighable, fulfills, row_groups, take_rows
 from .growable import axes_of, growables, involved
+from .maximization import em_step
 from .resizing import num_components
 from .usage import Usage
 from .workers import ALONE, Workers
@@ -25,6 +26,9 @@ LEFT = 1e-4
 
 #: draws from its initial weights that each of several weight vectors counts as observed: some may see little data
 PSEUDO_DRAWS = 30.0
+
+#: steps of expectation maximization after a fit
+EM_STEPS = 2
 
 
 @dataclass
@@ -172,7 +176,10 @@ class Scene:
         return RowLikelihood(self, rows)
 
     def fit(self, index: Sequence[int], rows: Any, log_weights: Tensor, steps: int, learning_rate: float) -> None:
-        """Maximizes the likelihood of ``rows`` over the parameters of the components ``index`` alone, with Adam."""
+        """Maximizes the likelihood of ``rows`` over the parameters of the components ``index`` alone.
+
+        With Adam, and then by steps of expectation maximization if the model can take them.
+        """
         parameters = [_Entries(p, axes, index) for p, axes in self._parameters()]
         moving = [nn.Parameter(entries.to_train()) for entries in parameters]
         fused = log_weights.device.type != "cpu"  # one launch a step instead of a dozen for each parameter
@@ -199,6 +206,9 @@ class Scene:
                 for own, entries in zip(moving, parameters):
                     if own.grad is not None:
                         entries.set(own)
+        for _ in range(EM_STEPS):
+            for module in self.modules:
+                em_step(module, lambda batch: self.observed(batch, log_weights), batches, index, self.workers)
 
 
 class _Entries:

@@ -14,6 +14,8 @@ from pyro_options.handlers.average_steps import adapt
 from pyro_options.handlers.collapse import collapse
 from pyro_options.nn.remembered_features import RememberFeatures
 
+from .refinement import BEFORE_JUDGING, refine
+
 if TYPE_CHECKING:
     from .trainer import Trainer
 
@@ -49,6 +51,7 @@ class GrowthChecks:
         """One check; ``births`` is whether components may be added."""
         trainer, growth = self.trainer, self.trainer.growth
         assert growth is not None
+        refine(trainer, trainer.data, BEFORE_JUDGING)
         self._observe()
         weights = trainer.guide.weights.mean_log_weights().detach()
         model = RememberFeatures(collapse(trainer.model), trainer.model)
@@ -59,6 +62,7 @@ class GrowthChecks:
         if not trainer.health.check_parameters("Growth failed"):
             event = replace(event, moves=())  # the parameters were restored, so nothing has changed
         if event.num_born:
+            refine(trainer, trainer.data, BEFORE_JUDGING)
             trainer.history.growth_epochs.append(trainer.epoch)
         if event.num_removed:
             trainer.history.removal_epochs.append(trainer.epoch)

@@ -34,6 +34,7 @@ from .health import Health
 from .history import History
 from .optimizer import TrainingOptimizer
 from .progress import with_progress
+from .refinement import AT_THE_ENDS, refine
 from .step_graph import padded_index, padded_weights
 from .svi_training import SVITraining
 from .train_config import TrainConfig
@@ -199,6 +200,7 @@ class Trainer(SVITraining):
         """Removes unneeded components, unless that was done before a final phase; the training is then completed."""
         if self.config.final_epoch == self.config.epochs:
             self.remove_unneeded()
+        refine(self, self.final_data, AT_THE_ENDS)
         self.settled = True
 
     def run(self, epochs: int | None = None) -> History:
@@ -232,6 +234,8 @@ class Trainer(SVITraining):
         self._tell_of_start()  # here, where Ctrl-C is postponed
         epochs = self._epochs_to_run
         start, before = time.perf_counter(), self.history.seconds
+        if not self.num_steps and self._num_epochs:
+            refine(self, self.data, AT_THE_ENDS)
         for _ in range(self._num_epochs):
             yield from self.train_epoch()
             if self.epoch == self.config.final_epoch < self.config.epochs:

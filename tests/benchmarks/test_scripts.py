@@ -247,3 +247,12 @@ def test_mapped_demonstrations_stay_in_their_files(tmp_path, monkeypatch):
     assert found["folder_bytes"] > 60_000 * 129 and found["anonymous_bytes"] > 0
     committed = json.loads((BENCHMARKS / "results/mapped_memory.json").read_text())
     assert committed["steps"] == 10_000_000 and committed["anonymous_bytes"] <= 1.3e9
+
+
+def test_a_training_from_the_labels_beside_discovery(run_script, tmp_path):
+    out = tmp_path / "from_labels.json"
+    printed = run_script(BENCHMARKS / "from_labels.py", "--episodes", 12, "--epochs", 3, "--out", out)
+    labels, found = json.loads(out.read_text())["runs"]
+    assert "labels: " in printed and (labels["start"], found["start"]) == ("labels", "discover")
+    assert labels["num_options"] == 8 and labels["accuracy"] > 0.7  # it starts at the truth
+    assert np.isfinite([labels["held_out_log_likelihood"], found["held_out_log_likelihood"]]).all()

@@ -9,8 +9,10 @@ from pyro_options.data import Trajectories, synthetic_options
 from pyro_options.discovery import build, discover
 from pyro_options.discovery.capacity import SCALES, WIDTHS, Capacity
 from pyro_options.discovery.search import Trial, simplest
-from pyro_options.discovery.start import start_from_stretches, stretches
+from pyro_options.discovery.start import StretchBirth, start_from_stretches, stretch_lengths, stretches
 from pyro_options.errors import InputError
+from pyro_options.growth import Newborns, Usage, grow
+from pyro_options.handlers import collapse
 from pyro_options.infer import TrainConfig, Trainer
 
 
@@ -152,3 +154,43 @@ def test_options_start_different_and_like_the_demonstrations():
     before = best()
     start_from_stretches(policy, data)
     assert best() > before + 0.3
+
+
+def test_lengths_of_stretches_differ_and_each_is_kept():
+    torch.manual_seed(0)
+    data = synthetic_options(3, 20, (40, 40), num_actions=4, seed=1).trajectories
+    lengths = stretch_lengths(data, 5)
+    assert lengths == [10, 5, 2, 10, 5]
+    assert stretches(data, 5, lengths)[2].sum(1).tolist() == lengths
+
+
+def test_births_from_stretches_leave_other_options_alone_and_explain_more():
+    data = synthetic_options(4, 60, (20, 40), num_actions=None, seed=1).trajectories
+    torch.manual_seed(0)
+    method = build("options-exact", data, initial_options=2)
+    assert method.config.growth.birth == "stretches"
+    trainer = Trainer(method.model, method.guide, data, TrainConfig(epochs=2, progress=False, device="cpu"))
+    trainer.run()
+    before = [p.detach().clone() for p in method.model.parameters()]
+
+    def best():
+        with torch.no_grad():
+            return float(method.model.policy(data.states).component_log_prob(data.actions).amax(-1)[data.mask].mean())
+
+    explained = best()
+    modules, weights = [method.model, method.guide], method.guide.weights.mean_log_weights().detach()
+    grow(modules, 4)
+    usage = Usage(torch.ones(2) / 2, torch.ones(2) / 2, 100)
+    parts = {"log_weights": weights, "model": collapse(method.model), "data": data, "index": range(2, 6)}
+    StretchBirth()(Newborns(modules, usage, "actions", **parts))
+    for old, new in zip(before, method.model.parameters()):
+        assert torch.equal(old, new[:2]) if new.shape != old.shape else torch.equal(old, new)
+    assert method.model.num_options == 6 and best() > explained + 0.3
+    assert float(method.guide.weights.mean_log_weights().detach().exp()[2:].sum()) == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_given_birth_is_kept():
+    data = synthetic_options(3, 20, (20, 40), num_actions=None, seed=1).trajectories
+    assert build("options-exact", data, birth="halve").config.growth.birth == "halve"
+    discrete = synthetic_options(3, 20, (20, 40), num_actions=4, seed=1).trajectories
+    assert build("options-exact", discrete).config.growth.birth == "halve"

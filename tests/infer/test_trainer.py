@@ -5,8 +5,11 @@ import torch
 from support.episodes import make_continuous_episodes, make_episodes
 from support.methods import GROWING, required_settings
 
+from pyro_options.data import synthetic_options
 from pyro_options.discovery import METHODS, build
 from pyro_options.infer import Constant, Exponential, TrainConfig, Trainer
+from pyro_options.infer.refinement import refine
+from pyro_options.infer.restarts import exact_log_likelihood
 from pyro_options.skills import to_skills
 
 
@@ -112,3 +115,14 @@ def test_the_elbo_of_history_leaves_the_entropy_bonus_out():
         trainer.entropy.weight = weight
         values[-1] = trainer.step(data)
     assert abs(values[0] - values[1]) < 20  # a bonus of 1000 nats would show
+
+
+@pytest.mark.parametrize("guide", ["exact", "relaxed"])
+def test_expectation_maximization_raises_the_likelihood_where_the_path_is_summed_out(guide):
+    data = synthetic_options(3, 30, (10, 20), 3, num_actions=None, seed=0).trajectories
+    torch.manual_seed(0)
+    made = build(None, data, guide=guide, num_options=3)
+    trainer = Trainer(made.model, made.guide, data, TrainConfig(epochs=2, progress=False, device="cpu"))
+    before = exact_log_likelihood(trainer)
+    refine(trainer, trainer.data, 3)
+    assert exact_log_likelihood(trainer) > before + 1 if guide == "exact" else exact_log_likelihood(trainer) == before
