@@ -33,10 +33,10 @@ def em_step(
     sums: tuple[torch.Tensor, ...] | None = None
     for rows in batches:
         found = model.statistics(rows, *observed(rows))
-        if found is None:
-            return False
+        if found is None:  # in every process that has rows
+            break
         sums = found if sums is None else tuple(one + two for one, two in zip(sums, found))
-    if workers.agree(sums is None)[0]:  # a process without rows has no sums to add
+    if workers.agree(sums is None)[0]:  # asked by all, also those without rows, which have no sums to add
         return False
     assert sums is not None
     model.maximize(tuple(workers.sum(one) for one in sums), components, scale)
