@@ -42,19 +42,15 @@ def _gaps(runs: Sequence[dict], row: str, other: str) -> str:
 
 def guides() -> str:
     """Every guide on Atari demonstrations, judged by the exact likelihood of held-out episodes."""
-    parts = []
-    for game, path in raw.GUIDES.items():
-        runs, rows = load(path)["runs"], []
-        for row in dict.fromkeys(run["row"] for run in runs):
-            mine = [run for run in runs if run["row"] == row]
-            likelihood = f"{mean(run['exact_log_likelihood'] for run in mine):.3f}"
-            exact = f"{row.split(',')[0]}, exact"
-            cells = [row, len(mine), likelihood, _gaps(runs, row, exact), _gaps(runs, row, "one policy")]
-            used, seconds = span(run["used_options"] for run in mine), median(run["seconds"] for run in mine)
-            rows.append([*cells, used, f"{seconds:.0f}"])
-        header = ["guide", "seeds", "nats per held-out step", "minus exact", "minus one policy", "in use", "seconds"]
-        parts.append(f"**{game}** ([raw runs](../{path})):\n\n" + markdown(header, rows))
-    return "\n".join(parts)
+    runs, rows = load(raw.GUIDES)["runs"], []
+    for row in dict.fromkeys(run["row"] for run in runs):
+        mine = [run for run in runs if run["row"] == row]
+        likelihood = f"{mean(run['exact_log_likelihood'] for run in mine):.3f}"
+        exact = f"{row.split(',')[0]}, exact"
+        cells = [row, len(mine), likelihood, _gaps(runs, row, exact), _gaps(runs, row, "one policy")]
+        rows.append([*cells, span(run["used_options"] for run in mine)])
+    header = ["row", "seeds", "nats per held-out step", "minus exact", "minus one policy", "options in use"]
+    return markdown(header, rows)
 
 
 def _last(runs: Sequence[dict], value: Callable[[dict], float], form: str) -> str:

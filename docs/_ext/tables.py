@@ -16,7 +16,7 @@ from raw import breakout_rows, by_seed, load, solved, switches_pairs
 def message_task() -> str:
     """Every guide of the sweep, over all vocabulary sizes."""
     rows = []
-    runs = [run for path in (raw.SWEEP, raw.STRUCTURED) for run in load(path)["runs"]]
+    runs = load(raw.SWEEP)["runs"]
     for guide in dict.fromkeys(run["guide"] for run in runs):
         mine = [run for run in runs if run["guide"] == guide]
         seconds = [run["processor_seconds"] for run in mine]
@@ -35,16 +35,6 @@ def paper_rule() -> str:
         mine = [run for run in runs if run["num_messages"] == size]
         rows.append([size, solved(mine), span(run["num_options"] for run in mine)])
     return markdown(["messages", "success", "K"], rows)
-
-
-def paper_settings() -> str:
-    """The message task with all settings of the paper, by vocabulary size."""
-    runs, rows = load(raw.PAPER)["runs"], []
-    for size in sorted({run["num_messages"] for run in runs}):
-        mine = [run for run in runs if run["num_messages"] == size]
-        equal = sum(run["used_options"] == size for run in mine)
-        rows.append([size, solved(mine), f"{equal} of {len(mine)}", span(run["num_options"] for run in mine)])
-    return markdown(["messages", "success", "used options = messages", "K"], rows)
 
 
 def recovery() -> str:
@@ -369,7 +359,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "mixtures": mixtures,
     "suite": suite,
     "guides": guide_tables.guides,
-    "paper_settings": paper_settings,
     "hard_options": guide_tables.hard_options,
     "estimators": guide_tables.estimators,
     "speed": speed,
