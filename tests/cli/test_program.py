@@ -66,7 +66,7 @@ def test_discover_writes_skills_report_and_segments(here, run):
     with open("found/segments.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     starts = [segment.start for segment in found.segment(data).segments(1)]
-    assert [int(row["start"]) for row in rows if row["episode"] == "1"] == starts
+    assert [int(row["start"]) for row in rows if row["episode"] == data.episode_names[1]] == starts
 
 
 def test_other_kinds_of_files_and_their_columns(here, run):
