@@ -33,10 +33,20 @@ def hard_options() -> str:
     return markdown([*header, "time of the first / second"], rows)
 
 
-def _gaps(runs: Sequence[dict], row: str, other: str) -> str:
-    """Mean, least and greatest paired difference of likelihoods, over the seeds that both rows have."""
+def _paired(runs: Sequence[dict], row: str, other: str) -> list[float]:
+    """Differences of likelihoods, for the seeds that both rows have."""
     score = {(run["row"], run["seed"]): run["exact_log_likelihood"] for run in runs}
-    gaps = [score[row, seed] - score[other, seed] for r, seed in score if r == row and (other, seed) in score]
+    return [score[row, seed] - score[other, seed] for r, seed in score if r == row and (other, seed) in score]
+
+
+def mean_gap(runs: Sequence[dict], row: str, other: str) -> float:
+    """Mean paired difference of likelihoods."""
+    return mean(_paired(runs, row, other))
+
+
+def _gaps(runs: Sequence[dict], row: str, other: str) -> str:
+    """Mean, least and greatest paired difference of likelihoods."""
+    gaps = _paired(runs, row, other)
     return "" if not gaps or row == other else f"{mean(gaps):+.3f} ({span(gaps, '+.3f')})"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import mean
 
 import raw
+from guide_tables import mean_gap
 from pages import markdown, span
 from raw import breakout_rows, by_seed, compile_np_found, ddo_gaps, load, solved, switches_pairs
 
@@ -41,6 +42,12 @@ def results() -> str:
     ):
         runs = load(path)["runs"]
         rows.append([f"{runs[0]['num_episodes']} {what}: held-out nats per step", _grown(path), path])
+    runs = load(raw.GUIDES)["runs"]
+    gaps = [
+        f"`{guide}` {mean_gap(runs, f'K = 8, {guide}', 'K = 8, exact'):+.3f}" for guide in ("structured", "relaxed")
+    ]
+    what = "the same with amortized guides, K = 8: nats per held-out step, minus those of the `exact` guide"
+    rows.append([what, ", ".join(gaps), raw.GUIDES])
     runs = load(raw.MIXTURES)["runs"]
     ours, theirs = (sum(run[who]["ari"] for run in runs) / len(runs) for who in ("ours", "sklearn"))
     what = f"Gaussian mixtures grown from one component, {len(runs)} runs: adjusted Rand index"
