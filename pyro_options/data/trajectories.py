@@ -309,7 +309,7 @@ class Trajectories(StoredEpisodes):
         if isinstance(index, int | np.integer) or getattr(index, "shape", None) == ():
             index = [operator.index(index)]
         population = max(len(self), len(self.lengths[index]))  # an index may repeat episodes
-        changes = {"population": population, "dataset_size": population}
+        changes: dict[str, Any] = {"population": population, "dataset_size": population}
         if self.episode_names is not None:
             chosen = torch.arange(len(self), device=self.device)[index].tolist()
             changes["episode_names"] = tuple(self.episode_names[i] for i in chosen)

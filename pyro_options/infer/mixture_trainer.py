@@ -176,8 +176,10 @@ class MixtureTrainer(ResumableTraining):
         if self.growing:
             for _ in range(config.every):
                 self.step()
-            if isinstance(self.growth.rule, BoundRule):  # after a birth was refused, two together, then one again
-                self.growth.rule = replace(self.growth.rule, births=1 + self.refused % 2)
+            growth = self.growth
+            if growth is not None and isinstance(growth.rule, BoundRule):
+                # after a birth was refused, two together, then one again
+                growth.rule = replace(growth.rule, births=1 + self.refused % 2)
             self.refused = 0 if self.observe_and_grow().num_born else self.refused + 1
             return
         if self.final == 0:

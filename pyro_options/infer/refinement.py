@@ -24,7 +24,8 @@ def refine(trainer: "Trainer", data: Trajectories, steps: int) -> None:
     Adam's steps have the size of the learning rate. Policies with little noise are more sensitive than that: they never
     settle, and options look more alike than they are.
     """
-    if not isinstance(trainer.model, CollapsibleModel) or not getattr(trainer.guide, "collapses", None):
+    given: Any = trainer.model
+    if not isinstance(given, CollapsibleModel) or not getattr(trainer.guide, "collapses", None):
         return
     weights = torch.log_softmax(trainer.guide.weights.mean_log_weights().detach(), -1)
     model = collapse(trainer.model)
