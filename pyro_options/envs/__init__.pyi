@@ -1,6 +1,6 @@
 from .atari import atari_demonstrations, expert_rollouts, load_atari, make_atari, ram
 from .atari_vec_env import AtariVecEnv
-from .experts import EXPERTS, MontezumaExpert, SearchExpert
+from .experts import EXPERTS
 from .message_task import MessageEnv, MessageExpert, final_action_probabilities, message_demonstrations, message_success
 from .playback import Playback, play
 from .recorded_frames import replay_frames
@@ -12,9 +12,7 @@ __all__ = [
     "AtariVecEnv",
     "MessageEnv",
     "MessageExpert",
-    "MontezumaExpert",
     "Playback",
-    "SearchExpert",
     "SkillSet",
     "SkillWrapper",
     "SwitchesEnv",
