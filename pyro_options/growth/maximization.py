@@ -18,7 +18,7 @@ def em_step(
     workers: Workers = ALONE,
     scale: float | None = None,
 ) -> bool:
-    """One step of expectation maximization over the parameters that allow it, which never lowers the likelihood.
+    """One step of expectation maximization over the parameters that allow it, which never lowers the posterior density.
 
     :param model: changed if it is a :class:`Maximizable`
     :param observed: distribution and value of the observed site for a batch of rows
