@@ -1,6 +1,7 @@
 """Removals: prune a component that the others can replace, or merge two into one."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -27,9 +28,9 @@ class Removal(Protocol):
         """:returns: the moves that were tried, accepted or not"""
 
 
-def _without(log_weights: Tensor, gone: int) -> Tensor:
-    """The same log weights with that of one component set to :data:`ABSENT`."""
-    return log_weights.index_fill(-1, torch.tensor(gone, device=log_weights.device), ABSENT)
+def without(log_weights: Tensor, gone: Sequence[int]) -> Tensor:
+    """The same log weights with those of some components set to :data:`ABSENT`."""
+    return log_weights.index_fill(-1, torch.tensor(list(gone), device=log_weights.device), ABSENT)
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class Prune(_Judged):
         tried: list[Move] = []
         removed = 1
         for gone in scene.usage.replacement_cost().min(-1).values.argsort().tolist()[: weights.shape[-1] - 1]:
-            lighter = likelihoods.refit(_without(weights, gone))
+            lighter = likelihoods.refit(without(weights, [gone]))
             tried.append(Move("prune", (gone,), judges.verdict(likelihoods, lighter, removed)))
             if tried[-1].verdict.accepted:
                 weights, removed = lighter, removed + 1
@@ -215,6 +216,6 @@ class Merge(_Judged):
             own, other = math.log(max(share, 1e-12)), math.log(max(1 - share, 1e-12))
             joined[first + heir] = torch.logaddexp(own + joined[first + heir], other + joined[first + gone])
         fitted = scene.sample(scene.data, range(len(scene.data)), self.fit_rows)
-        joined = _without(joined, gone)
+        joined = without(joined, [gone])
         scene.fit([heir], fitted, joined, self.steps, self.learning_rate)
         return joined

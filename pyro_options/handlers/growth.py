@@ -78,7 +78,7 @@ class GrowthMessenger(ObserveMessenger):
         self.length = length
         self.history: list[GrowthEvent] = []
         self._idle, self._last = 1, 0  # the wait in units of `every`, and the time of the last check
-        self._baseline = Baseline()
+        self.baseline = Baseline()
 
     @property
     def num_components(self) -> int:
@@ -103,15 +103,15 @@ class GrowthMessenger(ObserveMessenger):
     def state_dict(self) -> dict:
         """What a checkpoint must hold besides the modules, as plain numbers."""
         history = [event.to_dict() for event in self.history]
-        after = None if math.isinf(self._baseline.after) else self._baseline.after
-        balance = {"debt": self._baseline.debt, "after": after}
+        after = None if math.isinf(self.baseline.after) else self.baseline.after
+        balance = {"debt": self.baseline.debt, "after": after}
         return {"last": self._last, "idle": self._idle, "history": history} | balance
 
     def load_state_dict(self, state: dict) -> None:
         """Restores the result of :meth:`state_dict`; restoring the modules is up to the caller."""
         self._last, self._idle = state["last"], state["idle"]
         after = math.inf if state.get("after") is None else state["after"]
-        self._baseline = Baseline(state.get("debt", 0.0), after)
+        self.baseline = Baseline(state.get("debt", 0.0), after)
         self.history = [GrowthEvent.from_dict(event) for event in state["history"]]
 
     def step(
@@ -137,7 +137,7 @@ class GrowthMessenger(ObserveMessenger):
         :param batch_size: rows to evaluate at a time
         """
         scene = Scene(
-            *(self.modules, self.usage(), self.site, log_weights, model, data, held_out, batch_size, self._baseline),
+            *(self.modules, self.usage(), self.site, log_weights, model, data, held_out, batch_size, self.baseline),
             workers=self.workers,
         )
         self.reset()

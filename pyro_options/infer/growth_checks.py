@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyro
 import torch
 from pyro import poutine
+from torch import Tensor
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.growth.events import GrowthEvent
@@ -68,16 +69,18 @@ class GrowthChecks:
             trainer.history.removal_epochs.append(trainer.epoch)
         return event
 
-    @torch.no_grad()
     def judge_scores(self) -> list[float]:
         """Log-likelihood of each held-out episode at the mean weights, in nats."""
+        return [] if self.trainer.held_out is None else self.scores(self.trainer.held_out).tolist()
+
+    @torch.no_grad()
+    def scores(self, data: Trajectories) -> Tensor:
+        """Log-likelihood of each of some episodes at the mean weights, in nats ``(N,)``."""
         trainer = self.trainer
-        if trainer.held_out is None:
-            return []
         weights = torch.log_softmax(trainer.guide.weights.mean_log_weights(), -1)
         model, found = collapse(trainer.model), []
         with pyro.get_param_store().scope():
-            for batch in trainer.held_out.minibatches(trainer.held_out.rows_together()):
-                node = poutine.trace(model).get_trace(batch, weights).nodes["actions"]
-                found += node["fn"].log_prob(node["value"]).tolist()
-        return found
+            for batch in data.minibatches(data.rows_together()):
+                node = poutine.trace(model).get_trace(batch.unpack(), weights).nodes["actions"]
+                found.append(node["fn"].log_prob(node["value"]))
+        return torch.cat(found)

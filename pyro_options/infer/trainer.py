@@ -38,6 +38,7 @@ from .refinement import AT_THE_ENDS, refine
 from .step_graph import padded_index, padded_weights
 from .svi_training import SVITraining
 from .train_config import TrainConfig
+from .trial_removals import try_removals
 
 
 class Trainer(SVITraining):
@@ -196,10 +197,15 @@ class Trainer(SVITraining):
         while self.growth is not None and self.growth.removals and self.observe_and_grow(births=False).num_removed:
             pass
 
+    def end_growth(self) -> None:
+        """Removes what is not needed, as the components are and once the others have adapted."""
+        self.remove_unneeded()
+        try_removals(self)
+
     def settle(self) -> None:
         """Removes unneeded components, unless that was done before a final phase; the training is then completed."""
         if self.config.final_epoch == self.config.epochs:
-            self.remove_unneeded()
+            self.end_growth()
         refine(self, self.final_data, AT_THE_ENDS)
         self.settled = True
 
@@ -239,7 +245,7 @@ class Trainer(SVITraining):
         for _ in range(self._num_epochs):
             yield from self.train_epoch()
             if self.epoch == self.config.final_epoch < self.config.epochs:
-                self.remove_unneeded()
+                self.end_growth()
                 self.history.judge_scores = self.growth_checks.judge_scores()
             elif self.growth is not None and not self.in_final_phase:
                 births = epochs is not None or self._enough_time()
