@@ -8,7 +8,7 @@ from pyro_options.growth.births import Birth, DataBirth, RandomBirth, SplitBirth
 from pyro_options.growth.removals import Merge, Prune, Removal
 from pyro_options.growth.rules import EvidenceRule, Rule, TrialRule, UsageRule
 
-from .start import StretchBirth
+from .stretch_birth import StretchBirth
 
 #: rules, which decide when to grow, by name
 RULES: dict[str, Callable[[], Rule]] = {

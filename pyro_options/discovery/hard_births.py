@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -72,12 +73,15 @@ def _sampled(chosen: Tensor) -> tuple[Tensor, Tensor]:
     return order.indices, order.values >= 0
 
 
-def candidate_options(model: HardModel, paths: HardPaths, length: int) -> Any:
-    """A policy with one option for each of several stretches, fitted to it and to what else it explains well."""
+def candidate_options(model: HardModel, paths: HardPaths, lengths: Sequence[int]) -> Any:
+    """A policy with one option for each of several stretches, fitted to it and to what else it explains well.
+
+    :param lengths: of stretches, :data:`CANDIDATES` of each
+    """
     found = copy.deepcopy(model.policy)
-    resize([found], [], CANDIDATES)
+    resize([found], [], CANDIDATES * len(lengths))
     steps, present = model.steps, with_switches(model, paths)
-    chosen = draw_stretches(model, paths, length)
+    chosen = torch.cat([draw_stretches(model, paths, length) for length in lengths])
     for number in range(ROUNDS + 1):
         index, mask = _sampled(chosen[:, steps.mask])
         fit_each(found, steps.states[index], steps.actions[index], mask, ITERATIONS)
@@ -87,16 +91,16 @@ def candidate_options(model: HardModel, paths: HardPaths, length: int) -> Any:
     return found
 
 
-def give_birth(model: HardModel, paths: HardPaths, length: int, most: int) -> int:
-    """Adds candidates that gain more than their price, the best first, and returns how many.
+def best_candidates(model: HardModel, paths: HardPaths, lengths: Sequence[int], most: int) -> tuple[Any, list[int]]:
+    """A policy of candidates, and those of them that gain more than their price, the best first.
 
-    :param length: of a stretch
-    :param most: births at most
+    :param lengths: of stretches
+    :param most: candidates to choose at most
     """
-    found = candidate_options(model, paths, length)
+    found = candidate_options(model, paths, lengths)
     candidates, present = model.emission(found), with_switches(model, paths)
     chosen: list[int] = []
-    while len(chosen) < min(most, CANDIDATES):
+    while len(chosen) < min(most, found.num_options):
         taken, gain = takeover(model, present, candidates)
         gain[chosen] = -math.inf
         best = int(gain.argmax())
@@ -104,6 +108,16 @@ def give_birth(model: HardModel, paths: HardPaths, length: int, most: int) -> in
             break
         chosen.append(best)
         present = torch.where(taken[best], candidates[..., best], present)
+    return found, chosen
+
+
+def give_birth(model: HardModel, paths: HardPaths, length: int, most: int) -> int:
+    """Adds candidates that gain more than their price, the best first, and returns how many.
+
+    :param length: of a stretch
+    :param most: births at most
+    """
+    found, chosen = best_candidates(model, paths, [length], most)
     if chosen:
         model.append(found, chosen)
     return len(chosen)

@@ -138,11 +138,16 @@ class HardModel:
 
     def refit(self, paths: HardPaths) -> None:
         """Fits options and ψ to these paths."""
+        fit_policy(self.policy, self.steps.states, self.steps.actions, paths.options[self.steps.mask], ITERATIONS)
+        self.rate = self.switch_rate(paths)
+
+    def switch_rate(self, paths: HardPaths) -> float:
+        """ψ for which the options of these paths change as often as they do; the present one if there is one option."""
         K, mask = self.num_options, self.steps.mask
-        fit_policy(self.policy, self.steps.states, self.steps.actions, paths.options[mask], ITERATIONS)
-        if K > 1:
-            changes = (int(self.switches(paths).sum()) + 1) / (int(mask[:, 1:].sum()) + 2)
-            self.rate = min(0.5, changes * K / (K - 1))  # one termination in K draws the same option again
+        if K == 1:
+            return self.rate
+        changes = (int(self.switches(paths).sum()) + 1) / (int(mask[:, 1:].sum()) + 2)
+        return min(0.5, changes * K / (K - 1))  # one termination in K draws the same option again
 
     def alternate(self, rounds: int = ALTERNATIONS) -> HardPaths:
         """Fits paths and options in turn, until the paths stay the same."""

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
 
@@ -12,8 +11,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.growth.growable import growables
-from pyro_options.growth.resizing import reweight
-from pyro_options.growth.scene import Newborns
 from pyro_options.options.policies import LogScale
 
 #: steps of a stretch at most, and as a share of the mean length of an episode
@@ -106,20 +103,3 @@ def start_from_stretches(
                 scale[own] = scale[own].clamp(min=SMALLEST_LOG_SCALE)
     policy.zero_grad(set_to_none=True)
     policy.to(dtype)
-
-
-@dataclass(frozen=True)
-class StretchBirth:
-    """New options each imitate one stretch of a demonstration, and together take half of the weight.
-
-    Two behaviours that share an option come apart so: a stretch of one of them makes an option that explains it better.
-    Noisy copies of the option rarely do, since each takes the steps that its noise happens to suit.
-    """
-
-    share: float = 0.5
-
-    def __call__(self, newborns: Newborns) -> None:
-        newborns.require_data()
-        model: Any = newborns.modules[0]
-        start_from_stretches(model.policy, newborns.data, options=newborns.index)
-        reweight(newborns.modules, newborns.trial_weights(self.share))

@@ -9,7 +9,8 @@ from pyro_options.data import Trajectories, synthetic_options
 from pyro_options.discovery import build, discover
 from pyro_options.discovery.capacity import SCALES, WIDTHS, Capacity
 from pyro_options.discovery.search import Trial, simplest
-from pyro_options.discovery.start import StretchBirth, start_from_stretches, stretch_lengths, stretches
+from pyro_options.discovery.start import start_from_stretches, stretch_lengths, stretches
+from pyro_options.discovery.stretch_birth import StretchBirth
 from pyro_options.errors import InputError
 from pyro_options.growth import Newborns, Usage, grow
 from pyro_options.handlers import collapse
