@@ -22,6 +22,9 @@ from pyro_options.experiments import run_grid
 
 CLONE, EXACT = "one policy", "exact"
 
+#: the paper's settings, all of them; 1715 epochs are 12,000 updates with 800 of 1000 episodes
+PAPER = {"the paper's settings": {"preset": "paper", "epochs": 1715}}
+
 
 @dataclass(frozen=True)
 class Args:
@@ -41,6 +44,8 @@ class Args:
     """train eight options"""
     growth: bool = True
     """grow K"""
+    paper: bool = False
+    """also train with the paper's own settings, for 12,000 updates of 128 episodes"""
     num_options: int = 8
     max_options: int = 32
     held_out: float = 0.2
@@ -69,7 +74,7 @@ def rows(args: Args) -> dict[str, dict]:
     if args.growth:
         for guide in args.guides:
             named[f"growth, {guide}"] = {"guide": guide, "max_options": args.max_options}
-    return named
+    return named | (PAPER if args.paper else {})
 
 
 def grid(args: Args) -> dict[str, dict]:
@@ -100,7 +105,7 @@ def run(
     """
     data, held = load(args).split(held_out, seed)
     same = {"hidden": (), "restarts": 1, "epochs": epochs, "seed": seed}
-    skills = discover(data, **same, **config, progress=False, trust=False, device="cpu")
+    skills = discover(data, **same | config, progress=False, trust=False, device="cpu")
     found = skills.segment(held)
     return {
         "num_options": skills.num_options,
@@ -109,6 +114,9 @@ def run(
         "train_log_likelihood": skills.metadata["log_likelihood"]["train"],
         "mean_segment_length": found.mean_length,
         "usage": found.usage().tolist(),
+        "objective": skills.metadata["history"]["objective"][
+            :: max(1, len(skills.metadata["history"]["objective"]) // 60)
+        ],
         "updates": skills.metadata["updates"],
         "seconds": skills.metadata["seconds"],
     }
