@@ -109,13 +109,13 @@ ARTIFACTS = (
     ),
     Artifact(
         "examples/results/message_sweep_usage.json",
-        "examples/message_sweep.py --name message_sweep_usage --guides relaxed --num-messages 2 4 6 8 --variants usage"
+        "examples/message_sweep.py --name message_sweep_usage --guides paper --num-messages 2 4 6 8 --variants usage"
         " --processes {processes} --out {folder}",
         60,
     ),
     Artifact(
         "examples/results/message_ablation.json",
-        "examples/message_sweep.py --name message_ablation --guides relaxed --num-messages 8 --seeds 0 1 --variants"
+        "examples/message_sweep.py --name message_ablation --guides paper --num-messages 8 --seeds 0 1 --variants"
         " random-births equal-rates independent-heads trajectory-entropy no-entropy evidence --processes {processes}"
         " --out {folder}",
         20,

@@ -4,7 +4,7 @@
     python benchmarks/breakout.py --out benchmarks/results/breakout_scripted.json   # scripted expert
     python benchmarks/breakout.py --data breakout_expert.npz --only "K = 4"    # a single row
 
-Compares growth with the exact guide, fixed K (1 is behaviour cloning) and growth with the relaxed guide, with the same
+Compares growth with the exact guide, fixed K (1 is behaviour cloning) and growth with the paper's guide, with the same
 budget. The seed also selects the held-out episodes. Every run is written to ``--out`` as soon as it is done, and
 finished runs are not repeated.
 """
@@ -42,8 +42,8 @@ class Args:
     """rows to run, by default all"""
     fixed: tuple[int, ...] = (1, 2, 4, 8, 16)
     """values of a fixed K to compare with"""
-    relaxed: bool = True
-    """also grow with the relaxed guide"""
+    paper: bool = True
+    """also grow with the paper's guide"""
     held_out: float = 0.2
     epochs: int | None = None
     seeds: tuple[int, ...] = (0,)
@@ -66,8 +66,8 @@ def methods(args: Args) -> dict[str, tuple[str, dict]]:
     named = {GROWTH: ("options-exact", growth)}
     for K in args.fixed:
         named[f"K = {K}"] = ("bc", {}) if K == 1 else ("options-exact", {"num_options": K})
-    if args.relaxed:
-        named["growth, relaxed guide"] = ("options", growth)
+    if args.paper:
+        named["growth, paper's guide"] = ("options-paper", growth)
     return named
 
 

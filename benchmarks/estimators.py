@@ -37,7 +37,7 @@ from pyro_options.options.estimators import joint_log_prob
 
 ESTIMATORS = (
     "exact",
-    "relaxed",
+    "paper",
     "straight-through",
     "gumbel-rao",
     "stick-the-landing",
@@ -45,8 +45,8 @@ ESTIMATORS = (
     "leave-one-out",
     "importance-weighted",
     "wake-sleep",
-    "structured",
-    "structured-marginal",
+    "relaxed",
+    "relaxed-marginal",
 )
 
 Problem = Literal["small", "breakout"]
@@ -295,7 +295,7 @@ def curve_of(rows: list[dict], name: str, value) -> tuple[list[float], list[floa
 
 def drawn_bounds(rows: list[dict], path: Path) -> None:
     """Each guide's own objective minus log p, with three standard errors: a bound stays below zero."""
-    names = ("relaxed", "structured", "structured-marginal")
+    names = ("paper", "relaxed", "relaxed-marginal")
     problems = list(dict.fromkeys(row["problem"] for row in rows))
     with viz.style():
         fig, axes = viz.plt.subplots(1, len(problems), figsize=(viz.PAGE, 3.2), squeeze=False, layout="constrained")

@@ -38,7 +38,7 @@ class Args:
     num_episodes: int = 1000
     epsilon: float = 0.05
     """probability of a random action of the scripted expert"""
-    guides: tuple[str, ...] = (EXACT, "structured", "structured-marginal", "relaxed")
+    guides: tuple[str, ...] = (EXACT, "relaxed", "relaxed-marginal", "paper")
     """keys of GUIDES"""
     fixed: bool = True
     """train eight options"""

@@ -79,18 +79,18 @@ def workloads() -> dict[str, tuple[Callable[[], object], tuple[str, ...]]]:
     atari, many, short = Shape().batch(), Shape(actions=18).batch(), Shape(16).batch()
     ram = Trajectories(pack_bits(atari.states), atari.actions, num_actions=4, packed=True)
     small = synthetic_options(5, 64, num_actions=6, seed=0).trajectories
-    exact, relaxed, structured = ("path_marginal", "stick_draw"), ("path_draw", "lstm"), ("path_steps", "lstm")
+    exact, paper, relaxed = ("path_marginal", "stick_draw"), ("path_draw", "lstm"), ("path_steps", "lstm")
     return {
         "exact, Atari, 4 actions": (step_of("options-exact", atari, 7), exact),
         "exact, Atari, 18 actions": (step_of("options-exact", many, 7), exact),
         "exact, packed Atari, 4 actions": (batch_step_of("options-exact", ram, 7), ("bit_product",)),
         "exact, small": (step_of("options-exact", small, 5), exact),
+        "paper, Atari, 4 actions": (step_of("options-paper", atari, 7), paper),
+        "paper, Atari, 18 actions": (step_of("options-paper", many, 7), paper),
+        "paper, packed Atari, 4 actions": (batch_step_of("options-paper", ram, 7), ("bit_product",)),
+        "paper, small": (step_of("options-paper", small, 5), paper),
         "relaxed, Atari, 4 actions": (step_of("options", atari, 7), relaxed),
-        "relaxed, Atari, 18 actions": (step_of("options", many, 7), relaxed),
-        "relaxed, packed Atari, 4 actions": (batch_step_of("options", ram, 7), ("bit_product",)),
         "relaxed, small": (step_of("options", small, 5), relaxed),
-        "structured, Atari, 4 actions": (step_of("options-structured", atari, 7), structured),
-        "structured, small": (step_of("options-structured", small, 5), structured),
         "sticky, Atari, 4 actions": (step_of("options-sticky", atari, 7), ("chain_marginal",)),
         "sticky, small": (step_of("options-sticky", small, 5), ("chain_marginal",)),
         "CompILE, Atari, 4 actions": (step_of("compile", short, 8), ("lstm",)),

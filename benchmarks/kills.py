@@ -34,7 +34,7 @@ from pyro_options.persistence import Checkpoint
 from pyro_options.persistence.storage import checksum
 
 EVERY = 3  # steps between checkpoints
-GUIDES = ("options-exact", "options", "options-score-function", "options-straight-through", "options-point")
+GUIDES = ("options-exact", "options-paper", "options-score-function", "options-straight-through", "options-point")
 #: where a process kills itself; ``time``: it is killed by the parent
 MOMENTS = ("time", "half written", "written", "between renames", "after growth")
 

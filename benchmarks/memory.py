@@ -63,7 +63,7 @@ JOBS = {
     "exact/T1000": lambda: _marginal("exact", 1000),
     "discretehmm/T1000": lambda: _marginal("discretehmm", 1000),
     "training/exact": lambda: _training("exact"),
-    "training/relaxed": lambda: _training("relaxed"),
+    "training/paper": lambda: _training("paper"),
     "discovery": _discovery,
 }
 

@@ -1,4 +1,4 @@
-"""A straightforward implementation of the relaxed model and guide in Pyro: latent sample sites for every time step."""
+"""A straightforward implementation of the paper's model and guide in Pyro: latent sample sites for every time step."""
 
 from collections.abc import Callable
 

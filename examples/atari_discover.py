@@ -35,12 +35,12 @@ from pyro_options.persistence import explained_interrupts
 from pyro_options.skills import IN_USE, Segmentation, Skills, make_cards
 from pyro_options.viz import save_gif
 
-Guide = Literal["exact", "structured", "structured-marginal", "relaxed", "score-function", "straight-through"]
+Guide = Literal["exact", "relaxed", "relaxed-marginal", "paper", "score-function", "straight-through"]
 METHODS = {
     "exact": "options-exact",
-    "structured": "options-structured",
-    "structured-marginal": "options-structured-marginal",
     "relaxed": "options",
+    "relaxed-marginal": "options-relaxed-marginal",
+    "paper": "options-paper",
     "score-function": "options-score-function",
     "straight-through": "options-straight-through",
 }

@@ -10,8 +10,8 @@ trains PPO. Run it with::
 
 An arm is ``none`` or a method of ``pyro_options.discovery``, with ``@K`` to fix the number of options (required for ddo
 and compile; bc always has one) and with ``+imitation`` to add imitation with all options combined as one more skill.
-The paper's own method is ``options-structured``, whose guide is amortized, with and without a fixed K; the preset
-``paper`` has it with the paper's relaxation, ``options``.
+``options`` has an amortized guide, as the paper's method does, with and without a fixed K; the preset ``paper`` has
+the paper's own guide, ``options-paper``.
 
 With ``--hours`` only as many seeds are run as are expected to fit, judged by finished runs of a game or, before there
 are any, by a short trial of learning and demonstrations, which does not include discovery.
@@ -79,7 +79,7 @@ class Preset:
     hidden: tuple[int, ...] = (64,)
     discovery: str | None = None  # preset of discover
     arms: tuple[str, ...] = (
-        *("none", "bc", "options-structured", "options-structured@8", "options-exact"),
+        *("none", "bc", "options", "options@8", "options-exact"),
         *("ddo@8", "compile@8", "compile-np"),
     )
 
@@ -88,7 +88,7 @@ class Preset:
 PRESETS = {
     "paper": Preset(
         *("CnnPolicy", 3_000_000, 1, {"n_steps": 512}, 1000, (), "paper"),
-        ("none", "options", "options@8", "ddo@8", "compile@8", "compile-np"),
+        ("none", "options-paper", "options-paper@8", "ddo@8", "compile@8", "compile-np"),
     ),
     "ram": Preset(
         "MlpPolicy",

@@ -42,7 +42,7 @@ class Args:
 
     tasks: tuple[str, ...] = ("message-4", "message-8", "synthetic", "integers", "breakout")
     """keys of TASKS"""
-    methods: tuple[str, ...] = ("options-exact", "options", "ddo", "compile", "compile-np", "bc", "bc-deep")
+    methods: tuple[str, ...] = ("options-exact", "options-paper", "ddo", "compile", "compile-np", "bc", "bc-deep")
     """keys of METHODS"""
     fixed: tuple[str, ...] = ("options-exact",)
     """methods that can grow, to be run with fixed K as well"""

@@ -5,8 +5,8 @@ settings (``--variants paper``).
 Finished runs are saved in ``--out`` and not repeated. The committed results come from::
 
     python examples/message_sweep.py
-    python examples/message_sweep.py --name message_sweep_usage --guides relaxed --num-messages 2 4 6 8 --variants usage
-    python examples/message_sweep.py --name message_ablation --guides relaxed --num-messages 8 --seeds 0 1 \\
+    python examples/message_sweep.py --name message_sweep_usage --guides paper --num-messages 2 4 6 8 --variants usage
+    python examples/message_sweep.py --name message_ablation --guides paper --num-messages 8 --seeds 0 1 \\
         --variants random-births equal-rates independent-heads trajectory-entropy no-entropy evidence
 
 It writes ``NAME.json`` (every run, with package versions), a table and, for several vocabulary sizes, a figure.
@@ -53,7 +53,7 @@ class Args:
     variants: tuple[str, ...] = ("default",)
     """keys of VARIANTS"""
 
-    guides: tuple[str, ...] = ("relaxed", "exact")
+    guides: tuple[str, ...] = ("relaxed", "exact", "paper")
     num_messages: tuple[int, ...] = tuple(range(2, 13))
     seeds: tuple[int, ...] = tuple(range(10))
     epochs: int | None = None

@@ -5,7 +5,7 @@ expert takes one option per message. Run it with::
 
     python examples/toy_message.py
     python examples/toy_message.py --num-messages 8 --guide exact
-    python examples/toy_message.py --guide structured
+    python examples/toy_message.py --guide paper               # the encoder of the paper
     python examples/toy_message.py --preset paper             # the settings of the paper, all of them
     python examples/toy_message.py --num-options 4            # fixed K
     python examples/toy_message.py --resume                   # resume after Ctrl-C or a crash
@@ -33,13 +33,16 @@ from pyro_options.data import Trajectories
 from pyro_options.envs import final_action_probabilities, message_demonstrations, message_success
 from pyro_options.experiments import write_results
 from pyro_options.growth import DataBirth, EvidenceRule, GrowthEvent, Prune
-from pyro_options.guides import Exact, GrowableGEM, Relaxed
-from pyro_options.handlers import EntropyMessenger, GrowthMessenger, TemperMessenger, collapse
+from pyro_options.guides import Exact, GrowableGEM, Relaxed, Structured
+from pyro_options.handlers import EntropyMessenger, GrowthMessenger, TemperMessenger, adapt, collapse
 from pyro_options.models import OptionHMM
-from pyro_options.options import CategoricalPolicy, PathEncoder, Termination
+from pyro_options.options import CategoricalPolicy, MessageEncoder, PathEncoder, Termination
 from pyro_options.persistence import explained_interrupts
 
-Guide = Literal["relaxed", "structured", "structured-marginal", "exact", "score-function", "straight-through"]
+Guide = Literal["relaxed", "relaxed-marginal", "exact", "paper", "score-function", "straight-through"]
+
+#: guides that :func:`by_hand` spells out
+BY_HAND = ("relaxed", "exact", "paper")
 
 
 def by_hand(data: Trajectories, guide_name: str = "relaxed", epochs: int = 60, seed: int = 0) -> OptionHMM:
@@ -51,19 +54,23 @@ def by_hand(data: Trajectories, guide_name: str = "relaxed", epochs: int = 60, s
     # p: options with a GEM prior over the weights of the next option
     model = OptionHMM(CategoricalPolicy(S, 1, A, hidden=(16, 16)), Termination(S, 1, hidden=(16, 16)), prior="gem")
 
-    # q: Kumaraswamy sticks, and paths from an autoregressive encoder (the paper) or summed out exactly
+    # q: Kumaraswamy sticks, and paths from an autoregressive encoder or summed out exactly
     sticks = GrowableGEM(1)
-    guide = Exact(sticks) if guide_name == "exact" else Relaxed(sticks, PathEncoder(S + A, 1))
+    guide = {
+        "relaxed": lambda: Structured(sticks, MessageEncoder(S + A, 1), model.evidence),
+        "exact": lambda: Exact(sticks),
+        "paper": lambda: Relaxed(sticks, PathEncoder(S + A, 1)),
+    }[guide_name]()
 
-    # handlers: sum out latents that the guide does not sample, reward even usage, anneal the relaxation, grow K
-    marginal = collapse(model, guide.collapses)
+    # handlers: sum or average out what the guide leaves out, reward even usage, anneal the relaxation, grow K
+    adapted = adapt(model, guide)
     evenness, cooling = EntropyMessenger(5.0, site="actions"), TemperMessenger(1.0)
     growth = GrowthMessenger(
         [model, guide], EvidenceRule(), DataBirth(), [Prune()], every=40, patience=8, site="actions"
     )
 
     optimizer = ClippedAdam(lambda name: {"lr": 5e-2 if "weights" in name else 5e-3})
-    svi = SVI(evenness(marginal), cooling(guide), optimizer, TraceGraph_ELBO())
+    svi = SVI(evenness(adapted), cooling(guide), optimizer, TraceGraph_ELBO())
     shuffle, step = torch.Generator().manual_seed(seed), 0
     for epoch in range(epochs):
         evenness.weight, cooling.temperature = 5.0 * 0.995**epoch, 0.995**epoch
@@ -73,7 +80,7 @@ def by_hand(data: Trajectories, guide_name: str = "relaxed", epochs: int = 60, s
             step += 1
         if growth.due(step):
             with torch.no_grad(), growth:  # observe how each option explains the data
-                poutine.replay(marginal, poutine.trace(guide).get_trace(data))(data)
+                poutine.replay(adapted, poutine.trace(guide).get_trace(data))(data)
             growth.step(optimizer, step, collapse(model), data, sticks.mean_log_weights().detach())  # decide, resize
     return model
 
@@ -147,7 +154,7 @@ def main(args: Args) -> dict:
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "config.json").write_text(json.dumps(asdict(args) | {"out": str(args.out)}, indent=2) + "\n")
     ours = args.num_options is None and args.preset is None
-    if ours and args.guide in ("relaxed", "exact") and not args.resume:
+    if ours and args.guide in BY_HAND and not args.resume:
         torch.set_num_threads(1)
         data = message_demonstrations(args.num_messages, 1000, args.seed)
         model = by_hand(data, args.guide, min(args.epochs or 60, 60), args.seed)

@@ -115,12 +115,12 @@ def ranges(arms: dict[str, list[dict]], path: Path) -> None:
 def proof_of_concept(preset: Preset) -> dict[str, Grid]:
     """The grids of the proof of concept; with ``full``, the committed runs of ``message_sweep.py``."""
     size = PROOF[preset]
-    ours = grid({name: PROOF_ARMS[name] for name in ("exact", "relaxed")}, size)
+    ours = grid({name: PROOF_ARMS[name] for name in ("exact", "relaxed", "paper")}, size)
     if preset == "paper":  # literally; beside it our own guides
         return {"message_sweep.json": ours | grid({"paper": PROOF_ARMS["the paper's settings"]}, size)}
     if preset != "full":
         return {"message_sweep.json": ours | grid(PROOF_ARMS, size)}
-    usage = grid({"usage": PROOF_ARMS["relaxed, usage rule"]}, Size((2, 4, 6, 8), size.num_seeds))
+    usage = grid({"usage": PROOF_ARMS["the paper's guide, usage rule"]}, Size((2, 4, 6, 8), size.num_seeds))
     return {str(RESULTS / "message_sweep.json"): ours, str(RESULTS / "message_sweep_usage.json"): usage}
 
 
@@ -134,13 +134,14 @@ def ablation(title: str, answers: str, differs: str, arms: Arms) -> Experiment:
 PROOF_ARMS: Arms = {
     "exact": ("default", "exact"),
     "relaxed": ("default", "relaxed"),
-    "relaxed, usage rule": ("usage", "relaxed"),
-    "the paper's settings": ("paper", "relaxed"),
+    "paper": ("default", "paper"),
+    "the paper's guide, usage rule": ("usage", "paper"),
+    "the paper's settings": ("paper", "paper"),
 }
 
 #: differences from the paper of the ablations of its own settings
 USAGE = (
-    "Relaxed guide and the paper's rule for growth; new options split the most used one instead of starting at random,"
+    "The paper's guide and its rule for growth; new options split the most used one instead of starting at random,"
     " and the stick posterior learns ten times faster than the networks."
 )
 FIXED = "Not in the paper, which fixes it in appendix C."
@@ -162,53 +163,54 @@ EXPERIMENTS = {
         "Figure 5 (appendix D.1), and the annealed one of figure 2",
         USAGE,
         {
-            "off": ("no-entropy", "relaxed"),
-            "fixed": ("fixed-entropy", "relaxed"),
-            "annealed": ("usage", "relaxed"),
+            "off": ("no-entropy", "paper"),
+            "fixed": ("fixed-entropy", "paper"),
+            "annealed": ("usage", "paper"),
         },
     ),
     "guides": ablation(
         "Guides: how the posterior over paths is made",
-        "Not in the paper, whose guide is the relaxed one (section 4.2)",
-        "Growth by evidence, each guide with its defaults. The last one has a point estimate of the weights η.",
+        "Not in the paper, whose guide is another one (section 4.2)",
+        "Growth by evidence, each guide with its defaults. The last one is the paper's with a point estimate of η.",
         {
             "relaxed": ("default", "relaxed"),
+            "paper": ("default", "paper"),
             "exact": ("default", "exact"),
             "score function": ("default", "score-function"),
             "straight-through": ("default", "straight-through"),
-            "relaxed, point estimate": ("point", "relaxed"),
+            "paper, point estimate": ("point", "paper"),
         },
     ),
     "entropy_per": ablation(
         "Whose use of options should be even: the batch's or each trajectory's",
         "Equation 15 is about each trajectory; the paper's code averages over the batch",
         USAGE,
-        {"batch": ("usage", "relaxed"), "trajectory": ("trajectory-entropy", "relaxed")},
+        {"batch": ("usage", "paper"), "trajectory": ("trajectory-entropy", "paper")},
     ),
     "delta": ablation(
         "δ: how rarely an option must be used to stop growth",
         FIXED,
         USAGE,
         {
-            "δ = 0.25": ("delta-0.25", "relaxed"),
-            "δ = 0.5": ("usage", "relaxed"),
-            "δ = 0.75": ("delta-0.75", "relaxed"),
+            "δ = 0.25": ("delta-0.25", "paper"),
+            "δ = 0.5": ("usage", "paper"),
+            "δ = 0.75": ("delta-0.75", "paper"),
         },
     ),
     "check_every": ablation(
         "n_K: updates between checks",
         FIXED,
         USAGE + " 80 updates are 10 epochs, as in the paper.",
-        {"40": ("check-40", "relaxed"), "80": ("usage", "relaxed"), "160": ("check-160", "relaxed")},
+        {"40": ("check-40", "paper"), "80": ("usage", "paper"), "160": ("check-160", "paper")},
     ),
     "alpha": ablation(
         "α: the concentration to start from",
         FIXED,
         USAGE + " α is learned.",
         {
-            "α = 0.1": ("alpha-0.1", "relaxed"),
-            "α = 1": ("usage", "relaxed"),
-            "α = 10": ("alpha-10", "relaxed"),
+            "α = 0.1": ("alpha-0.1", "paper"),
+            "α = 1": ("usage", "paper"),
+            "α = 10": ("alpha-10", "paper"),
         },
     ),
     "temperature": ablation(
@@ -216,9 +218,9 @@ EXPERIMENTS = {
         FIXED,
         USAGE + " It starts at 1 and does not fall below 0.05.",
         {
-            "0.98": ("temperature-0.98", "relaxed"),
-            "0.995": ("usage", "relaxed"),
-            "1 (constant)": ("temperature-1.0", "relaxed"),
+            "0.98": ("temperature-0.98", "paper"),
+            "0.995": ("usage", "paper"),
+            "1 (constant)": ("temperature-1.0", "paper"),
         },
     ),
 }

@@ -41,7 +41,7 @@ class MessageRun:
     check_every: int | None = None
     """optimizer steps between growth checks; by default 40, and 80 for the usage rules"""
     entropy_weight: float | None = None
-    """initial weight of the entropy regularizer; by default 5, and 0 for the exact guide"""
+    """initial weight of the entropy regularizer; by default that of the guide"""
     entropy_rate: float = 0.995
     """factor of the entropy weight per epoch; 1 keeps it constant"""
     entropy_per: str = "batch"

@@ -175,11 +175,11 @@ class MethodConfig:
 
 #: named methods: fields of :class:`MethodConfig` that differ from its defaults
 METHODS: dict[str, dict[str, Any]] = {
-    "options": {"guide": "relaxed"},
     "options-exact": {"guide": "exact"},
     "options-hard": {"guide": "hard"},
-    "options-structured": {"guide": "structured"},
-    "options-structured-marginal": {"guide": "structured-marginal"},
+    "options": {"guide": "relaxed"},
+    "options-paper": {"guide": "paper"},
+    "options-relaxed-marginal": {"guide": "relaxed-marginal"},
     "options-score-function": {"guide": "score-function"},
     "options-straight-through": {"guide": "straight-through"},
     "options-point": {"guide": "relaxed", "point": True},

@@ -15,7 +15,7 @@ from .growth import GROWTH_FIELDS
 from .registry import GUIDES
 
 #: the guide of the paper, a key of GUIDES
-PAPER_GUIDE = "relaxed"
+PAPER_GUIDE = "paper"
 
 #: appendix C: episodes per update, epochs between checks of the usage, and the initial weight of the entropy
 _BATCH, _CHECK_EPOCHS, _ENTROPY = 128, 10, 5.0

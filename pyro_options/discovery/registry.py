@@ -218,9 +218,9 @@ WEIGHTS: Mapping[str, Callable[[int], PyroModule]] = {"sticky-options": Growable
 GUIDES: Mapping[str, GuideEntry] = {
     "exact": GuideEntry(Exact, _exact, ("options", "sticky-options"), rule="trial", entropy_weight=0.0),
     "hard": GuideEntry(Exact, _exact, rule="trial", entropy_weight=0.0, start="hard", trains=False),
-    "relaxed": GuideEntry(Relaxed, partial(_amortized, Relaxed)),
-    "structured": GuideEntry(Structured, partial(_structured, Structured), rule="trial", entropy_weight=0.0),
-    "structured-marginal": GuideEntry(
+    "paper": GuideEntry(Relaxed, partial(_amortized, Relaxed)),
+    "relaxed": GuideEntry(Structured, partial(_structured, Structured), rule="trial", entropy_weight=0.0),
+    "relaxed-marginal": GuideEntry(
         StructuredMarginal, partial(_structured, StructuredMarginal), rule="trial", entropy_weight=0.0
     ),
     "score-function": GuideEntry(ScoreFunction, partial(_amortized, ScoreFunction)),

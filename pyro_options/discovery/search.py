@@ -75,9 +75,9 @@ def search(
 ) -> tuple[Trial, list[Trial]]:
     """Trains candidates for a few epochs each; returns the simplest good one, to be continued, and all of them.
 
-    First the widths of the state network are compared, from the simplest on, until a wider one is no better. Then the
-    chosen training goes on with each prior scale: from the same parameters, so that what differs is the effect of the
-    prior and not the optimum that a start leads to.
+    First the widths of the state network are compared. Then the chosen training goes on with each prior scale: from the
+    same parameters, so that what differs is the effect of the prior and not the optimum that a start leads to. All
+    widths are tried: two layers may be what it takes where one is no better than none (a smooth policy).
 
     :param begin: makes a trainer with given capacity
     :param judge: held-out episodes
@@ -93,8 +93,6 @@ def search(
     for number, width in enumerate(widths, 1):
         callbacks.on_phase(Phase("capacity", number, count, f"hidden = {width}"))
         trials.append(_trial(Capacity(width, first), begin(Capacity(width, first)), judge, WIDTH_SHARE))
-        if simplest(trials) is not trials[-1]:
-            break
     chosen, tried = simplest(trials), list(trials)
     if scales:
         trials = []

@@ -106,7 +106,7 @@ def with_nan(tensor, index):
         (lambda: MethodConfig(num_options=0), "num_options >= 1"),
         (lambda: MethodConfig(prior="uniform"), "Uniform weights cannot grow"),
         (lambda: build("dads", make_episodes()), "method to be one of"),
-        (lambda: build("options", make_episodes().without_actions()), "demonstrations with actions"),
+        (lambda: build("options-paper", make_episodes().without_actions()), "demonstrations with actions"),
         (lambda: MessageEnv(1), "num_messages >= 2"),
         (lambda: MessageEnv(3, num_steps=1), "num_steps >= 2"),
         (lambda: message_demonstrations(3, 0), "num_episodes >= 1"),

@@ -239,7 +239,7 @@ def test_cards_and_reports_show_mixed_actions(trained, tmp_path):
     figure.savefig(tmp_path / "cards.png")
 
 
-@pytest.mark.parametrize("method", ["options-exact", "options", "compile"])
+@pytest.mark.parametrize("method", ["options-exact", "options-paper", "compile"])
 def test_multi_discrete_end_to_end(method, tmp_path):
     data, options = several()
     settings = {"num_options": 2, "held_out": 0.2, "epochs": 30 if method == "options-exact" else 2}

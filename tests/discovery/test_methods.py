@@ -45,7 +45,7 @@ def test_repeating_what_the_name_fixes_is_allowed():
     "method, config",
     [
         ("bc", {"num_options": 3}),
-        ("options-exact", {"guide": "relaxed"}),
+        ("options-exact", {"guide": "paper"}),
         ("bc-deep", {"hidden": (4,)}),
         ("ddo", {"num_options": 2, "prior": "gem"}),
     ],
@@ -58,32 +58,32 @@ def test_what_contradicts_the_name_is_refused(method, config):
 
 
 def test_the_default_growth_rule_depends_on_the_guide():
-    exact, relaxed = method_config("options-exact").growth, method_config("options").growth
+    exact, relaxed = method_config("options-exact").growth, method_config("options-paper").growth
     assert (exact.rule, exact.initial_options, relaxed.rule, relaxed.initial_options) == ("trial", 16, "evidence", 1)
     assert {method_config(name).growth.rule for name in ("options-straight-through", "compile-np")} == {"evidence"}
     assert method_config("options-exact", max_options=3).growth.initial_options == 3
     assert method_config("options-exact", rule="usage").growth.initial_options == 1
-    told = method_config("options", rule="trial", initial_options=2).growth
+    told = method_config("options-paper", rule="trial", initial_options=2).growth
     assert (told.rule, told.initial_options, told.birth, told.removals) == ("trial", 2, "halve", ("prune", "merge"))
 
 
 def test_a_rule_object_has_the_defaults_of_its_name():
-    config = method_config("options", growth=Growth(UsageRule(0.25))).growth
+    config = method_config("options-paper", growth=Growth(UsageRule(0.25))).growth
     assert (config.birth, config.removals, config.check_every) == ("split", (), 80)
-    assert method_config("options", growth=Growth(TrialRule())).growth.judges_after_training
+    assert method_config("options-paper", growth=Growth(TrialRule())).growth.judges_after_training
 
     class Own(EvidenceRule):
         pass
 
-    assert method_config("options", growth=Growth(Own())).growth.check_every == 40
+    assert method_config("options-paper", growth=Growth(Own())).growth.check_every == 40
 
 
 def test_growth_settings_can_be_passed_directly():
-    assert method_config("options", rule="usage", check_every=3) == method_config(
+    assert method_config("options-paper", rule="usage", check_every=3) == method_config(
         "options", growth=Growth("usage", check_every=3)
     )
     with pytest.raises(InputError, match="both growth and rule"):
-        method_config("options", growth=Growth(), rule="usage")
+        method_config("options-paper", growth=Growth(), rule="usage")
 
 
 def test_completing_a_config_is_idempotent():

@@ -29,7 +29,7 @@ def make_trainer(network=tiny_network, method="options-exact", data=DATA, **how)
     return Trainer(parts.model, parts.guide, data, config, parts.growth, **how)
 
 
-@pytest.mark.parametrize("method", ["options-exact", "options", "options-structured", "options-sticky", "ddo", "bc"])
+@pytest.mark.parametrize("method", ["options-exact", "options-paper", "options", "options-sticky", "ddo", "bc"])
 def test_every_method_of_options_takes_a_network(method):
     more = {"num_options": 2} if method == "ddo" else {}
     more |= {"check_every": None} if method in ("ddo", "bc") else {}

@@ -58,7 +58,7 @@ def test_everything_about_a_new_option_is_random():
             one, two = (getattr(layer, name).detach().select(axis, k) for k in (1, 2))
             assert not torch.equal(one, two), (layer, name)
             assert isinstance(layer, GrowableGEM) or (one != 0).all()
-    plain = build("options", message_demonstrations(3, 100, 0), **PRESETS["message"])
+    plain = build("options-paper", message_demonstrations(3, 100, 0), **PRESETS["message"])
     grow([plain.model, plain.guide], 1)
     columns = [layer for layer in growables([plain.guide]) if isinstance(layer, GrowableInput)]
     assert columns and all((layer.weight[:, 1] == 0).all() for layer in columns)
@@ -68,7 +68,7 @@ def test_the_entropy_counts_for_a_fixed_number_of_options_too():
     made = discover(make_episodes(12), preset="paper", num_options=3, **QUICK).metadata
     assert made["history"]["entropy_weight"][0] == 5.0 and made["method"]["prior"] == "truncated"
     assert not made["history"]["objective_is_bound"]
-    ours = discover(make_episodes(12), "options", num_options=3, **QUICK).metadata
+    ours = discover(make_episodes(12), "options-paper", num_options=3, **QUICK).metadata
     assert ours["history"]["entropy_weight"][0] == 0.0
 
 

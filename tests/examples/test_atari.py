@@ -140,7 +140,7 @@ def test_atari_ppo_refuses_unknown_arms_and_games(atari_ppo, tmp_path):
 def test_the_arms_and_games_of_the_paper_are_the_default(atari_ppo):
     args = atari_ppo.Args()
     assert len(args.games) == 7 and "MontezumaRevenge" in args.games
-    assert {"none", "bc", "options-structured", "options-structured@8", "ddo@8", "compile-np"} < set(args.all_arms)
+    assert {"none", "bc", "options", "options@8", "ddo@8", "compile-np"} < set(args.all_arms)
 
 
 @pytest.mark.parametrize("hours, kept", [(0.1, (3,)), (4.4, (3,)), (4.6, (3, 4)), (100.0, (3, 4, 5))])
@@ -200,7 +200,7 @@ def test_atari_discover_with_a_file_and_the_relaxed_guide(run_script, tmp_path):
     """Fixed K, and an episode that is no game of Breakout: the animation falls back to the expert and says so."""
     ram, actions = np.random.default_rng(0).integers(0, 256, (4, 12, 128), np.uint8), np.arange(48).reshape(4, 12) % 4
     np.savez(tmp_path / "data.npz", ram=ram, action=actions, length=np.full(4, 12))
-    extra = ("--data", tmp_path / "data.npz", "--guide", "relaxed", "--num-options", "2", "--out", tmp_path / "out")
+    extra = ("--data", tmp_path / "data.npz", "--guide", "paper", "--num-options", "2", "--out", tmp_path / "out")
     assert "cannot be replayed" in run_script(ATARI_DISCOVER, *TINY["atari_discover.py"], *extra)
     assert json.loads((tmp_path / "out" / "results.json").read_text())["num_options"] == 2
 
@@ -209,7 +209,7 @@ def test_atari_discover_with_the_settings_of_the_paper(run_script, tmp_path):
     extra = ("--preset", "paper", "--num-options", "2", "--gifs", "0", "--report-episodes", "0", "--out", tmp_path)
     printed = run_script(ATARI_DISCOVER, *TINY["atari_discover.py"], *extra)
     results = json.loads((tmp_path / "results.json").read_text())
-    assert "the paper's settings" in printed and (results["guide"], results["preset"]) == ("relaxed", "paper")
+    assert "the paper's settings" in printed and (results["guide"], results["preset"]) == ("paper", "paper")
     made = Skills.load(tmp_path / "skills.safetensors").metadata
     assert made["history"]["entropy_weight"] == [5.0, 4.975] and made["train"]["learning_rate"] == 1e-3
     assert made["method"]["coupled"] is False and made["method"]["embedding"] == 0

@@ -27,7 +27,7 @@ def test_every_example_has_a_tiny_budget_here():
 TOY_MESSAGE = EXAMPLES / "toy_message.py"
 
 
-@pytest.mark.parametrize("guide", ["relaxed", "structured", "exact", "score-function", "straight-through"])
+@pytest.mark.parametrize("guide", ["paper", "relaxed", "exact", "score-function", "straight-through"])
 def test_toy_message(guide, run_script, tmp_path):
     printed = run_script(TOY_MESSAGE, *TINY["toy_message.py"], "--guide", guide, "--out", tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
@@ -40,7 +40,7 @@ def test_toy_message(guide, run_script, tmp_path):
     assert "<title>2 messages" in (tmp_path / "report.html").read_text()
     assert json.loads((tmp_path / "config.json").read_text())["guide"] == guide
     assert "success" in printed
-    assert ("by hand: " in printed) == (guide in ("relaxed", "exact"))  # spelled out for these two
+    assert ("by hand: " in printed) == (guide in ("relaxed", "exact", "paper"))  # spelled out for these
 
 
 def test_toy_message_with_the_settings_of_the_paper(run_script, tmp_path, monkeypatch):
@@ -147,8 +147,8 @@ def test_reproduce_runs_every_experiment(studies, tmp_path, capsys):
 def test_every_experiment_is_declared_for_every_preset(studies):
     reproduce, _ = studies
     papers = [run for e in reproduce.EXPERIMENTS.values() for g in e.grids("paper").values() for run in g.values()]
-    assert {"variant": "paper", "guide": "relaxed", "num_messages": 12, "seed": 9, "epochs": 500} in papers
-    options = [run["config"] for run in papers if run.get("method") == "options"]
+    assert {"variant": "paper", "guide": "paper", "num_messages": 12, "seed": 9, "epochs": 500} in papers
+    options = [run["config"] for run in papers if run.get("method") == "options-paper"]
     assert options and all(config == {"preset": "paper"} for config in options)
     for preset in reproduce.PRESETS:
         for name, experiment in reproduce.EXPERIMENTS.items():

@@ -62,7 +62,7 @@ def model_and_guide(name, num_options=2):
     return make_model(num_options=num_options), make_guide(name, num_options)
 
 
-@pytest.mark.parametrize("name", ["exact", "relaxed"])
+@pytest.mark.parametrize("name", ["exact", "paper"])
 @pytest.mark.parametrize("birth", [RandomBirth(), SplitBirth(), DataBirth(steps=5)])
 def test_growing_does_not_change_existing_options(name, birth):
     episodes, (model, guide) = make_episodes(20), model_and_guide(name)
@@ -76,7 +76,7 @@ def test_growing_does_not_change_existing_options(name, birth):
     assert_close(guide.weights.mean_log_weights()[:2], before[2], atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["exact", "relaxed"])
+@pytest.mark.parametrize("name", ["exact", "paper"])
 def test_every_parameter_moves_after_each_growth(name):
     torch.manual_seed(0)
     episodes, (model, guide) = make_episodes(20), model_and_guide(name)
@@ -113,7 +113,7 @@ def test_growth_while_an_autograd_graph_is_alive():
 
 
 def test_growth_under_pyros_own_svi_leaves_no_stale_tensor():
-    episodes, (model, guide) = make_episodes(20), model_and_guide("relaxed")
+    episodes, (model, guide) = make_episodes(20), model_and_guide("paper")
     optimizer = pyro.optim.Adam({"lr": 0.01})
     svi = SVI(model, guide, optimizer, TraceGraph_ELBO())
     svi.step(episodes)
@@ -129,7 +129,7 @@ def test_growth_under_pyros_own_svi_leaves_no_stale_tensor():
 
 
 def test_a_split_child_resembles_its_most_used_parent():
-    episodes, (model, guide) = make_episodes(20), model_and_guide("relaxed", 3)
+    episodes, (model, guide) = make_episodes(20), model_and_guide("paper", 3)
     growth = GrowthMessenger([model, guide], AlwaysPropose(), SplitBirth(noise=0.0), site="actions")
     observe(growth, model, guide, episodes)
     parent = int(growth.usage().likelihood.argmax())
@@ -172,7 +172,7 @@ def test_growth_stops_at_its_limit_and_needs_to_see_data():
         growth.step()
 
 
-@pytest.mark.parametrize("name", ["exact", "relaxed"])
+@pytest.mark.parametrize("name", ["exact", "paper"])
 def test_a_refused_birth_leaves_everything_bit_for_bit(name):
     episodes, (model, guide) = make_episodes(20), model_and_guide(name)
     growth = GrowthMessenger([model, guide], AlwaysPropose(2, keep=False), DataBirth(steps=3), site="actions")
@@ -186,7 +186,7 @@ def test_a_refused_birth_leaves_everything_bit_for_bit(name):
 
 
 def test_a_snapshot_undoes_a_prune():
-    model, guide = model_and_guide("relaxed", 3)
+    model, guide = model_and_guide("paper", 3)
     before = copied_tensors(model, guide)
     undo = Snapshot([model, guide])
     prune([model, guide], [0, 2])

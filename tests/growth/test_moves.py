@@ -46,7 +46,7 @@ def random_move(rng, modules, optimizer, weights):
     ("name", "point", "num_moves"),
     [
         ("exact", False, 100),
-        ("relaxed", False, 100),
+        ("paper", False, 100),
         ("exact", True, 100),
         pytest.param("exact", False, 1000, marks=pytest.mark.slow),
     ],

@@ -146,7 +146,7 @@ def test_tensorboard_reads_the_curves(tmp_path):
 
 
 def test_a_relaxed_objective_is_not_called_an_elbo(tmp_path):
-    make_trainer("options", epochs=1, callbacks=[TensorBoard(tmp_path)]).run()
+    make_trainer("options-paper", epochs=1, callbacks=[TensorBoard(tmp_path)]).run()
     assert "train/objective" in curves(tmp_path) and "train/elbo" not in curves(tmp_path)
 
 

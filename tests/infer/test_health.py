@@ -57,7 +57,7 @@ def test_a_bad_parameter_is_named_with_site_step_and_batch():
     assert "Lower the learning rate" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["options", "options-score-function", "ddo"])
+@pytest.mark.parametrize("name", ["options-paper", "options-score-function", "ddo"])
 def test_nan_parameters_are_detected_with_every_guide_and_in_later_epochs(name):
     trainer = make_trainer(name)
     trainer.run(1)
@@ -87,7 +87,7 @@ def test_a_bad_gradient_of_a_finite_loss_stops_the_run_before_it_does_harm(tmp_p
 
 def test_the_debug_checkpoint_repeats_a_first_step_to_the_bit(tmp_path):
     path = tmp_path / "run.safetensors"
-    trainer, losses = make_trainer("options", checkpoint=path), []
+    trainer, losses = make_trainer("options-paper", checkpoint=path), []
 
     def note(loss):
         losses.append(loss)
@@ -96,7 +96,7 @@ def test_the_debug_checkpoint_repeats_a_first_step_to_the_bit(tmp_path):
     spoil(trainer, (0, 0), note)
     with pytest.raises(NumericalError, match="loss became nan"):
         trainer.run()
-    again = make_trainer("options", checkpoint=Checkpoint(f"{path}.debug", resume=True))
+    again = make_trainer("options-paper", checkpoint=Checkpoint(f"{path}.debug", resume=True))
     spoil(again, (0, 0), note)
     with pytest.raises(NumericalError):
         again.run()
@@ -240,7 +240,7 @@ def extreme():
     }
 
 
-@pytest.mark.parametrize("method", ["options-exact", "options", "bc"])
+@pytest.mark.parametrize("method", ["options-exact", "options-paper", "bc"])
 @pytest.mark.parametrize("kind", extreme())
 def test_extreme_but_legal_input_trains(kind, method):
     torch.manual_seed(0)

@@ -16,7 +16,7 @@ from pyro_options.growth import Workers
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ALIKE = ["evidence", "trial", "skipping"]  # one process draws the same numbers
-ALL = [*ALIKE, "relaxed", "whole"]
+ALL = [*ALIKE, "paper", "whole"]
 
 
 def torchrun(folder, *scenarios, stop=None):

@@ -47,7 +47,7 @@ def launches_of_a_step(name, num_steps):
     return counts.num_launches
 
 
-@pytest.mark.parametrize(("name", "most"), [("options-exact", 150), ("options-structured", 250)])
+@pytest.mark.parametrize(("name", "most"), [("options-exact", 150), ("options", 250)])
 def test_a_step_takes_few_launches_whatever_its_length(name, most):
     assert launches_of_a_step(name, 300) == launches_of_a_step(name, 1000) <= most
 
@@ -77,7 +77,7 @@ def test_a_growth_check_takes_few_launches(rule, size):
     assert counts.num_launches <= 5000
 
 
-FAST = ("options-exact", "options-structured")
+FAST = ("options-exact", "options")
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_every_method_trains_grows_and_resumes_on_the_device(name, tmp_path):
 
 
 def test_results_do_not_depend_on_how_often_values_are_read():
-    now = make_trainer("options", config={"check_every": 1})
+    now = make_trainer("options-paper", config={"check_every": 1})
     now.run()
-    later = make_trainer("options", config={"check_every": 5})
+    later = make_trainer("options-paper", config={"check_every": 5})
     later.run()
     assert now.history.objective == pytest.approx(later.history.objective, rel=1e-6)
     for a, b in zip(state(now), state(later), strict=True):
@@ -134,13 +134,15 @@ def test_a_failed_step_is_skipped_however_late_it_is_noticed(every):
 @pytest.mark.parametrize("every", [1, 32])
 def test_the_debug_checkpoint_has_the_random_state_of_the_device_before_the_failed_step(every, tmp_path):
     path, config = tmp_path / "checkpoint", {"check_every": every}
-    failing = make_trainer("options", checkpoint=Checkpoint(path), config=config, num_options=3)
+    failing = make_trainer("options-paper", checkpoint=Checkpoint(path), config=config, num_options=3)
     spoil(failing, at_step=2)
     with pytest.raises(NumericalError, match="step 2"):
         failing.run()
-    again = make_trainer("options", checkpoint=Checkpoint(f"{path}.debug", resume=True), config=config, num_options=3)
+    again = make_trainer(
+        "options-paper", checkpoint=Checkpoint(f"{path}.debug", resume=True), config=config, num_options=3
+    )
     draw = torch.rand(3, device=DEVICE).cpu()
-    clean = make_trainer("options", config=config, num_options=3)
+    clean = make_trainer("options-paper", config=config, num_options=3)
     clean.run(1)
     assert (again.num_steps, again.batch) == (clean.num_steps, clean.batch) == (2, 0)
     assert torch.equal(draw, torch.rand(3, device=DEVICE).cpu())

@@ -133,9 +133,9 @@ def test_a_step_neither_waits_nor_depends_on_what_changes_between_epochs(name, g
     assert orders[0] == orders[1]
 
 
-@pytest.mark.parametrize("name", ["options-exact", "options-structured", "options-sticky", "options"])
+@pytest.mark.parametrize("name", ["options-exact", "options", "options-sticky", "options-paper"])
 def test_training_with_recorded_steps_is_training(name, graphs):
-    whole = {"num_episodes": 32} if name in ("options", "options-structured") else {}  # padding would draw, too
+    whole = {"num_episodes": 32} if name in ("options", "options-paper") else {}  # padding would draw, too
     recorded, plain = (trained(name, cuda_graph=given, **whole, **ANNEALED) for given in (True, False))
     assert_same(recorded, plain)
     assert recorded.deferred.graph.num_recordings == len(graphs.lengths) == 1
@@ -223,9 +223,9 @@ def test_discover_passes_it_on(graphs):
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("name", ["options-exact", "options-structured", "options-sticky", "options"])
+@pytest.mark.parametrize("name", ["options-exact", "options", "options-sticky", "options-paper"])
 def test_a_cuda_graph_trains_like_plain_steps(name):
-    whole = {"num_episodes": 32} if name in ("options", "options-structured") else {}
+    whole = {"num_episodes": 32} if name in ("options", "options-paper") else {}
     recorded, plain = (trained(name, device="cuda", cuda_graph=given, **whole, **ANNEALED) for given in (True, False))
     assert recorded.deferred.graph.num_recordings == 1
     assert recorded.history.objective == pytest.approx(plain.history.objective, rel=1e-3)

@@ -54,7 +54,7 @@ def test_every_options_method_takes_a_fixed_number(name):
     assert trainer.model.num_options == 4 and trainer.growth is None and trainer.model.prior == prior
 
 
-@pytest.mark.parametrize("name", ["options", "options-exact", "options-score-function", "compile-np"])
+@pytest.mark.parametrize("name", ["options-paper", "options-exact", "options-score-function", "compile-np"])
 def test_the_same_seed_gives_the_same_numbers(name):
     runs = [train(name, make_episodes(16), seed=3) for _ in range(2)]
     assert runs[0].history.objective == runs[1].history.objective
@@ -74,7 +74,7 @@ def test_training_raises_the_exact_likelihood():
 
 def test_schedules_reach_the_handlers_and_the_history():
     data = make_episodes(8)
-    method = build("options", data, hidden=())
+    method = build("options-paper", data, hidden=())
     config = TrainConfig(
         epochs=3, temperature=Exponential(1.0, 0.5, floor=0.3), entropy_weight=Exponential(4.0, 0.5), progress=False
     )
@@ -117,7 +117,7 @@ def test_the_elbo_of_history_leaves_the_entropy_bonus_out():
     assert abs(values[0] - values[1]) < 20  # a bonus of 1000 nats would show
 
 
-@pytest.mark.parametrize("guide", ["exact", "relaxed"])
+@pytest.mark.parametrize("guide", ["exact", "paper"])
 def test_expectation_maximization_raises_the_likelihood_where_the_path_is_summed_out(guide):
     data = synthetic_options(3, 30, (10, 20), 3, num_actions=None, seed=0).trajectories
     torch.manual_seed(0)

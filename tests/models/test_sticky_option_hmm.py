@@ -92,7 +92,7 @@ def test_a_fixed_number_of_options_and_wrong_settings():
         with pytest.raises(InputError, match="prior of the model 'sticky-options'"):
             discover(make_episodes(12), model="sticky-options", **wrong, **QUICK)
     with pytest.raises(InputError, match="guide of the model 'sticky-options'"):
-        discover(make_episodes(12), model="sticky-options", guide="relaxed", **QUICK)
+        discover(make_episodes(12), model="sticky-options", guide="paper", **QUICK)
     with pytest.raises(InputError, match="no termination_cost with sticky options"):
         discover(make_episodes(12), model="sticky-options", termination_cost=1.0, **QUICK)
     with pytest.raises(InputError, match="a row of transitions for each option"):

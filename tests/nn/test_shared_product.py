@@ -72,7 +72,7 @@ def test_the_product_is_forgotten_after_an_error_inside():
 def test_wide_states_are_embedded_and_every_parameter_learns(skip_constant):
     states = torch.randint(2, (10, 6, 80)).float()
     data = Trajectories(states, states[..., 1].long(), num_actions=2)
-    method = build("options", data, num_options=2, skip_constant=skip_constant)
+    method = build("options-paper", data, num_options=2, skip_constant=skip_constant)
     assert method.guide.encoder.inputs.out_features == 12
     assert method.guide.encoder.lstm.input_size == 12 + 2
     trainer = Trainer(method.model, method.guide, data, TrainConfig(epochs=1, progress=False, device="cpu"))
@@ -83,7 +83,7 @@ def test_wide_states_are_embedded_and_every_parameter_learns(skip_constant):
 
 def test_an_embedding_of_zero_units_is_none():
     data = Trajectories(torch.randn(4, 6, 80), torch.randint(2, (4, 6)))
-    assert build("options", data, embedding=0, skip_constant=False).guide.encoder.lstm.input_size == 80 + 2
+    assert build("options-paper", data, embedding=0, skip_constant=False).guide.encoder.lstm.input_size == 80 + 2
 
 
 @pytest.mark.parametrize("units", [0, -1])

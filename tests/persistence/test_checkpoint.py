@@ -75,8 +75,8 @@ def test_a_training_with_removals_resumes_and_a_finished_one_stays_finished(tmp_
 
 def test_a_longer_training_goes_on_from_a_finished_one(tmp_path):
     path = tmp_path / "run.safetensors"
-    make_trainer("options", path, epochs=2).run()
-    longer = make_trainer("options", Checkpoint(path, resume=True), epochs=3)
+    make_trainer("options-paper", path, epochs=2).run()
+    longer = make_trainer("options-paper", Checkpoint(path, resume=True), epochs=3)
     assert longer.epoch == 2 and longer.settled
     longer.run()
     assert longer.epoch == len(longer.history.objective) == 3
@@ -128,7 +128,7 @@ def test_a_failed_write_keeps_the_last_checkpoint_and_leaves_no_temporary_file(t
         ({"method": {"rule": UsageRule(0.2)}}, "growth rule"),
         ({"method": {"hidden": (4,)}}, r"of shape \(4, 3\)|shape"),
         ({"method": {"hidden": ()}}, "the parameters of this model and guide"),
-        ({"name": "options"}, "the parameters of this model and guide"),
+        ({"name": "options-paper"}, "the parameters of this model and guide"),
         ({"name": "ddo"}, "the same growth"),
     ],
 )
@@ -224,9 +224,9 @@ def test_bad_settings(given, message):
 
 def test_continuous_actions_and_models_put_together_by_hand(tmp_path):
     path, data = tmp_path / "run.safetensors", Trajectories(DATA.states, torch.randn(24, 5, 2), DATA.lengths)
-    expected = finished(make_trainer("options", data=data))
-    run_until(make_trainer("options", Checkpoint(path, every_steps=1), data=data), 7)
-    assert finished(make_trainer("options", Checkpoint(path, resume=True), data=data)) == expected
+    expected = finished(make_trainer("options-paper", data=data))
+    run_until(make_trainer("options-paper", Checkpoint(path, every_steps=1), data=data), 7)
+    assert finished(make_trainer("options-paper", Checkpoint(path, resume=True), data=data)) == expected
 
     def by_hand(checkpoint=None):
         set_seed(1)

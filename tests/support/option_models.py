@@ -17,7 +17,7 @@ def make_model(prior="gem", num_options=3, state_dim=3, num_actions=4):
 
 
 def make_guide(name, num_options=2, prior="gem", point=False):
-    """An ``"exact"`` or ``"relaxed"`` guide for :func:`make_model`; for others see :func:`structured_guide`."""
+    """An ``"exact"`` or ``"paper"`` guide for :func:`make_model`; for others see :func:`structured_guide`."""
     weights = weights_guide(prior, num_options, point)
     return Exact(weights) if name == "exact" else Relaxed(weights, PathEncoder(3 + 4, num_options))
 

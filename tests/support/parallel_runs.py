@@ -76,7 +76,7 @@ def trial(workers, folder):
 
 def relaxed(workers, folder):
     """A guide that draws the path of every episode; batches of one episode leave the second process without any."""
-    trainer = make_trainer(workers, "options", batch_size=1, epochs=1, entropy=0.1, num_options=3)
+    trainer = make_trainer(workers, "options-paper", batch_size=1, epochs=1, entropy=0.1, num_options=3)
     trainer.run()
     return result(trainer)
 
