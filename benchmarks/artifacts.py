@@ -114,6 +114,12 @@ ARTIFACTS = (
         60,
     ),
     Artifact(
+        "examples/results/message_paper.json",
+        "examples/message_sweep.py --name message_paper --guides paper --variants paper --processes {processes}"
+        " --out {folder}",
+        60,
+    ),
+    Artifact(
         "examples/results/message_ablation.json",
         "examples/message_sweep.py --name message_ablation --guides paper --num-messages 8 --seeds 0 1 --variants"
         " random-births equal-rates independent-heads trajectory-entropy no-entropy evidence --processes {processes}"

@@ -50,9 +50,9 @@ def _gaps(runs: Sequence[dict], row: str, other: str) -> str:
     return "" if not gaps or row == other else f"{mean(gaps):+.3f} ({span(gaps, '+.3f')})"
 
 
-def guides() -> str:
+def guides(path: str = raw.GUIDES) -> str:
     """Every guide on Atari demonstrations, judged by the exact likelihood of held-out episodes."""
-    runs, rows = load(raw.GUIDES)["runs"], []
+    runs, rows = load(path)["runs"], []
     for row in dict.fromkeys(run["row"] for run in runs):
         mine = [run for run in runs if run["row"] == row]
         likelihood = f"{mean(run['exact_log_likelihood'] for run in mine):.3f}"
