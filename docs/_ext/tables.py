@@ -268,8 +268,9 @@ def ram_steps() -> str:
     header = ["guide", "bits that vary", "unpacked, ms", "packed, ms", "packed / unpacked", "packed / floor"]
     note = (
         f"From [`{raw.RAM_STEPS}`](../{raw.RAM_STEPS}). Making the batch is {ratios['loading / exact']:.2f} of the "
-        f"exact step; steps of `relaxed` and `paper` are {ratios['relaxed / naive']:.3f} and {ratios['paper / naive']:.3f} "
-        "of the paper's model and guide with two Pyro sites per time step, whose floats are ready. Largest error in single precision, relative to the largest number: "
+        f"exact step. A step of `relaxed` is {ratios['relaxed / naive']:.3f} of one of the paper's model and guide "
+        f"with two Pyro sites per time step, whose floats are ready; one of `paper` {ratios['paper / naive']:.3f}. "
+        "Largest error in single precision, relative to the largest number: "
         f"{errors['product, tables']:.0e} of the product and {errors['gradient, tables']:.0e} of its gradient (of "
         f"floats: {errors['product, floats']:.0e} and {errors['gradient, floats']:.0e}).\n"
     )

@@ -45,6 +45,8 @@ class Discover(Reading):
     """the same seed gives the same skills"""
     device: str = "auto"
     """auto, cpu or cuda"""
+    cuda_graph: bool = False
+    """on CUDA, record a training step once for each number of options and replay it"""
     no_trust: bool = False
     """do not measure how far the result can be trusted, which takes about as long as the training"""
     resume: bool = False
@@ -72,6 +74,7 @@ class Discover(Reading):
                 restarts=self.restarts,
                 seed=self.seed,
                 device=self.device,
+                cuda_graph=self.cuda_graph,
                 progress=not self.quiet,
                 trust=not self.no_trust,
                 checkpoint=self.out / "training.safetensors",

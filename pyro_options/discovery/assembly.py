@@ -241,8 +241,7 @@ def _guide(config: MethodConfig, pieces: Pieces) -> Any:
 def _growth_handler(data: Trajectories, growth: Growth, model: Any, guide: Any) -> GrowthMessenger:
     max_rows = max(8, min(128, 4800 // data.typical_length))
     rule = RULES[growth.rule]() if isinstance(growth.rule, str) else growth.rule
-    birth = "halve" if growth.birth is None else growth.birth
-    birth = BIRTHS[birth](max_rows) if isinstance(birth, str) else birth
+    birth = BIRTHS[growth.birth](max_rows) if isinstance(growth.birth, str) else growth.birth
     removals = [REMOVALS[one](max_rows) if isinstance(one, str) else one for one in growth.removals or ()]
     assert growth.check_every is not None and growth.patience is not None and growth.settle is not None
     schedule = growth.check_every, growth.patience, growth.settle, growth.max_options

@@ -106,9 +106,15 @@ def data_record(skills: Skills, data: Trajectories, test: Trajectories | None) -
     return {"episodes": episodes, "log_likelihood": likelihood}
 
 
-def usage_record(trainer: Trainer, data: Trajectories, others: Sequence[Trainer]) -> dict:
-    """The posterior over the number of options in use, as JSON values, for the metadata of skills."""
-    return {"options_in_use": options_in_use(trainer, data, others=others).to_dict()}
+def usage_record(trainer: Trainer, data: Trajectories, others: Sequence[Trainer], trust: Trust | None) -> dict:
+    """The posterior over the number of options in use, as JSON values, for the metadata of skills.
+
+    Its interval begins at one if one policy may be all there is.
+    """
+    found = options_in_use(trainer, data, others=others).to_dict()
+    if trust is not None and trust.may_be_one:
+        found["interval"] = [1, found["interval"][1]]
+    return {"options_in_use": found}
 
 
 def trust_record(

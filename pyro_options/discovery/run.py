@@ -213,12 +213,15 @@ def discover(
     repeats = measures and described.num_options is None and plan.config.growth.judges_after_training and not made
     others = trainings.others(plan, restarts) if repeats else []
     skills.metadata |= training_record(trainer, in_units, method, restarts, trials, units)
-    skills.metadata |= data_record(skills, data, test) | usage_record(trainer, seen, others)
+    skills.metadata |= data_record(skills, data, test)
     if trajectories.state_names is not None:
         skills.metadata["state_names"] = list(trajectories.state_names)
+    record = None
     if measures:
         record = trust_record(raw, trainer, plan, seen, seen_test, others, told, input_warnings(data))
         skills.metadata["trust"] = record.to_dict()
+    skills.metadata |= usage_record(trainer, seen, others, record)
+    if record is not None:
         for text in record.warnings if workers.writes else ():
             warnings.warn(text, DiscoveryWarning, stacklevel=2)
     likelihood = skills.metadata["log_likelihood"]

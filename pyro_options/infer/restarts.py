@@ -4,13 +4,9 @@ import logging
 from collections.abc import Callable
 
 import numpy as np
-import pyro
-import torch
-from pyro import poutine
 
 from pyro_options.errors import check_count
-from pyro_options.growth.contracts import CollapsibleModel, ComponentLikelihood
-from pyro_options.handlers.collapse import collapse
+from pyro_options.growth.contracts import CollapsibleModel
 
 from .callbacks import Callback, Phase
 from .trainer import Trainer
@@ -30,17 +26,9 @@ def mean_objective(trainer: Trainer) -> float:
     return sum(last) / len(last)
 
 
-@torch.no_grad()
 def exact_log_likelihood(trainer: Trainer) -> float:
     """Log-likelihood of the training data at the mean weights, latents summed out, in nats per episode."""
-    model, weights = collapse(trainer.model), trainer.guide.weights.mean_log_weights()
-    total = 0.0
-    with pyro.get_param_store().scope(), pyro.validation_enabled(False):
-        for batch in trainer.data.minibatches(trainer.data.rows_together()):
-            for node in poutine.trace(model).get_trace(batch.unpack(), weights).nodes.values():
-                if node["type"] == "sample" and isinstance(node["fn"], ComponentLikelihood):
-                    total += float(node["fn"].log_prob(node["value"]).double().sum())
-    return total / len(trainer.data)
+    return float(trainer.growth_checks.scores(trainer.data).double().mean())
 
 
 def score(trainer: Trainer) -> float:

@@ -57,18 +57,36 @@ class Trust:
     inputs: tuple[str, ...] = field(default=())
 
     @property
+    def _gains(self) -> tuple[tuple[Gain | None, str], ...]:
+        return (self.gain, "one policy"), (self.gain_over_larger, "one policy with a larger network")
+
+    @property
+    def short(self) -> bool:
+        """Whether options last about one step."""
+        return self.num_options > 1 and self.mean_length is not None and self.mean_length < SHORT
+
+    @property
+    def may_be_one(self) -> bool:
+        """Whether one policy may be all there is.
+
+        Either a single one explains as much, or options last about one step: they are then the parts of one policy
+        whose actions have a distribution of another shape.
+        """
+        return self.short or any(gain is not None and not gain.real for gain, _ in self._gains)
+
+    @property
     def warnings(self) -> list[str]:
         """What a user should know before relying on the options."""
         several = self.num_options > 1
         found = list(self.inputs)
-        for gain, what in ((self.gain, "One policy"), (self.gain_over_larger, "One policy with a larger network")):
+        for gain, what in self._gains:
             if several and gain is not None and not gain.real:
                 found.append(
-                    f"{what} explains held-out actions as well as {self.num_options} options do "
+                    f"{what.capitalize()} explains held-out actions as well as {self.num_options} options do "
                     f"({gain.mean:+.3f} ± {gain.error:.3f} nats per step): one policy suffices."
                 )
                 break
-        if several and self.mean_length is not None and self.mean_length < SHORT:
+        if self.short:
             found.append(
                 f"Options last {self.mean_length:.1f} steps on average: they describe single actions, not behaviours."
             )
@@ -91,7 +109,7 @@ class Trust:
     def describe(self) -> str:
         """A few lines of text, the warnings last."""
         lines = []
-        for gain, what in ((self.gain, "one policy"), (self.gain_over_larger, "one policy with a larger network")):
+        for gain, what in self._gains:
             if gain is not None:
                 lines.append(f"held-out gain over {what}: {gain.mean:+.3f} ± {gain.error:.3f} nats per step")
         if self.gap is not None:

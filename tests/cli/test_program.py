@@ -195,6 +195,7 @@ def test_doctor_names_what_is_missing(run, monkeypatch):
         (("discover", "missing.csv"), 1, "error: missing.csv: No such file"),
         (("discover", "steps.csv", "--actions", "nope"), 1, "error: steps.csv: Expected 'nope' for the actions"),
         (("discover", "steps.csv", "--method", "nope"), 1, "error: Expected method to be one of"),
+        (("discover", "steps.csv", "--device", "cpu", "--cuda-graph"), 1, "a CUDA device for cuda_graph"),
         (("discover", "notes.txt"), 1, "a known kind of file or a Minari id"),
         (("segment", "missing", "steps.csv"), 1, "a file of skills, or the folder that discover wrote"),
         (("convert", "steps.csv", "steps.xlsx"), 1, "ends in .npz, .csv or .parquet"),

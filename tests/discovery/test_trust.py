@@ -34,6 +34,18 @@ def test_each_reason_for_doubt_has_its_warning(given, text):
     assert text in warning and f"Warning: {warning}" in make_trust(**given).describe()
 
 
+@pytest.mark.parametrize(
+    ("given", "one"),
+    [
+        ({"gain": Gain(0.5, 0.02), "gain_over_larger": Gain(0.2, 0.02), "mean_length": 9.0}, False),
+        ({"gain": Gain(0.5, 0.02), "gain_over_larger": Gain(0.01, 0.02), "mean_length": 9.0}, True),
+        ({"gain": Gain(0.5, 0.02), "mean_length": 1.2}, True),
+    ],
+)
+def test_one_policy_is_possible_where_it_explains_as_much_or_options_last_a_step(given, one):
+    assert make_trust(**given).may_be_one is one
+
+
 def test_what_is_fine_gives_no_warning():
     fine = make_trust(
         gain=Gain(0.5, 0.02), gain_over_larger=Gain(0.2, 0.02), mean_length=9.0, other_counts=(4, 5), agreement=0.9
