@@ -80,7 +80,7 @@ def test_a_rule_object_has_the_defaults_of_its_name():
 
 def test_growth_settings_can_be_passed_directly():
     assert method_config("options-paper", rule="usage", check_every=3) == method_config(
-        "options", growth=Growth("usage", check_every=3)
+        "options-paper", growth=Growth("usage", check_every=3)
     )
     with pytest.raises(InputError, match="both growth and rule"):
         method_config("options-paper", growth=Growth(), rule="usage")

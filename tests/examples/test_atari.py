@@ -95,8 +95,9 @@ def test_atari_ppo_learns_from_pixels_while_skills_read_ram(atari_ppo, tmp_path,
 
 def test_atari_ppo_discovers_with_the_settings_of_the_paper(atari_ppo, tmp_path):
     args = atari_ppo.Args(preset="paper")
-    assert args.episodes == 1000 and args.episode_steps == 300 and args.widths == () and "options" in args.all_arms
-    run = atari_ppo.grid("Freeway", args)["options, seed 0"]
+    assert args.episodes == 1000 and args.episode_steps == 300 and args.widths == ()
+    assert "options-paper" in args.all_arms
+    run = atari_ppo.grid("Freeway", args)["options-paper, seed 0"]
     assert run["num_episodes"] == 1000 and run["hidden"] == () and run["total_steps"] == 3_000_000
     setup = atari_ppo.Setup(preset="paper", num_episodes=3, episode_steps=20, epochs=1)
     (tmp_path / "run").mkdir()

@@ -122,7 +122,7 @@ PAIRS = {
     "point": lambda: (options("truncated"), exact("truncated", point=True)),
     "alpha": unsure_of_alpha,
     "entropy": lambda: (options(), exact()),
-    "paper": lambda: (options(), amortized(Relaxed)),
+    "relaxed": lambda: (options(), amortized(Relaxed)),
     "straight-through": lambda: (options(), amortized(StraightThrough)),
     "Gumbel-Rao": lambda: (options(), amortized(GumbelRao)),
     "sticking": lambda: (options(), amortized(StickTheLanding)),
@@ -139,7 +139,7 @@ PAIRS = {
     "segments, no sticks": lambda: (segments("uniform"), relaxed_segments("uniform")),
     "segments, exact": lambda: (segments(), exact()),
     "sticky": lambda: (sticky(), Exact(GrowableHDP(K))),
-    "relaxed": lambda: structured(Structured),
+    "structured": lambda: structured(Structured),
     "structured, marginal": lambda: structured(StructuredMarginal),
     "structured, state": lambda: structured(Structured, model=options(kind=StateOptionHMM)),
     "structured, termination cost": lambda: structured(StructuredMarginal, model=options(termination_cost=0.5)),
@@ -296,7 +296,7 @@ def test_importance_sampling_of_sticks_and_paths_agrees_with_sticks_alone():
 @pytest.mark.parametrize("parallel", [True, False])
 def test_predictive_with_a_guide(name, parallel):
     model, guide, data, _ = make(name)
-    if name.startswith(("relaxed", "estimate")):
+    if name.startswith(("structured", "estimate")):
         torch.manual_seed(1)
         model, guide = PAIRS[name]()  # averages and estimates are for training
     given = data.without_actions() if isinstance(guide, Exact) else data  # an encoder reads the actions
@@ -309,7 +309,7 @@ def test_predictive_with_a_guide(name, parallel):
         assert drawn[site].shape == (4, *shapes[site])
 
 
-@pytest.mark.parametrize("name", [name for name in PAIRS if not name.startswith(("relaxed", "estimate"))])
+@pytest.mark.parametrize("name", [name for name in PAIRS if not name.startswith(("structured", "estimate"))])
 @pytest.mark.parametrize("parallel", [True, False])
 def test_weighed_predictive_gives_every_draw_the_density_that_it_has_alone(name, parallel):
     """Also with guides without plates, whose vectors Pyro hands over without the dimension of the model's plate."""

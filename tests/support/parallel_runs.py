@@ -74,7 +74,7 @@ def trial(workers, folder):
     return result(trainer)
 
 
-def relaxed(workers, folder):
+def paper(workers, folder):
     """A guide that draws the path of every episode; batches of one episode leave the second process without any."""
     trainer = make_trainer(workers, "options-paper", batch_size=1, epochs=1, entropy=0.1, num_options=3)
     trainer.run()
@@ -110,7 +110,7 @@ def whole(workers, folder):
     return {"parameters": [p.detach() for p in skills.policy.parameters()], "metadata": metadata}
 
 
-SCENARIOS = {one.__name__: one for one in (evidence, trial, relaxed, skipping, saved, whole)}
+SCENARIOS = {one.__name__: one for one in (evidence, trial, paper, skipping, saved, whole)}
 
 
 def main(folder: Path, names: list[str]) -> None:
