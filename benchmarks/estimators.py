@@ -14,6 +14,7 @@ subtracted. Every run is written to ``--out`` as soon as it is done, and finishe
 import itertools
 import time
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -89,14 +90,14 @@ class Args:
     bound_figure: Path | None = Path("benchmarks/results/estimators_bounds.png")
 
 
-def demonstrations(problem: str, data: str | None, size: Size, seed: int) -> Trajectories:
+def demonstrations(problem: str, file: Path | None, size: Size, seed: int) -> Trajectories:
     """Known options in short episodes, or the first steps of some Breakout games."""
     if problem == "small":
         return synthetic_options(
             3, size.episodes, (size.steps, size.steps), 3, 4, mean_duration=3, seed=seed
         ).trajectories
-    assert data is not None, "Pass --data, a file of Breakout demonstrations."
-    games = load_atari(Path(data))
+    assert file is not None, "Pass --data, a file of Breakout demonstrations."
+    games = load_atari(file)
     order = torch.randperm(len(games), generator=torch.Generator().manual_seed(seed))[: size.episodes]
     return games[order].cut(size.steps)
 
@@ -235,10 +236,22 @@ def all_paths(num_steps: int, num_options: int) -> Tensor:
     return torch.stack(found)
 
 
-def run(problem: str, estimator: str, seed: int, data: str | None, epochs: list[int], draws: int) -> dict[str, Any]:
-    """Trains a guide, and measures it on the way."""
+def run(
+    problem: str,
+    estimator: str,
+    seed: int,
+    data: str | None,
+    epochs: list[int],
+    draws: int,
+    *,
+    file: Path | None = None,
+) -> dict[str, Any]:
+    """Trains a guide, and measures it on the way.
+
+    :param data: the name of ``file``, for the record
+    """
     size, start = SIZES[problem], time.process_time()
-    demos = demonstrations(problem, data, size, seed)
+    demos = demonstrations(problem, file, size, seed)
     torch.manual_seed(seed)
     settings: dict[str, Any] = {"num_options": size.num_options, "lookahead": size.lookahead}
     method = build(None, demos, guide=estimator, prior="uniform", **settings)
@@ -327,9 +340,9 @@ def main(args: Args) -> list[dict]:
     for problem, seed, estimator in product(args.problems, args.seeds, args.estimators):
         size = SIZES[problem]
         settings = {"problem": problem, "estimator": estimator, "seed": seed, "epochs": args.epochs or size.epochs}
-        file = None if args.data is None or problem == "small" else str(args.data)
-        grid[f"{problem}, {estimator}, seed {seed}"] = settings | {"data": file, "draws": args.draws or size.draws}
-    rows = run_grid(run, grid, args.out, args.processes)
+        name = None if args.data is None or problem == "small" else args.data.name
+        grid[f"{problem}, {estimator}, seed {seed}"] = settings | {"data": name, "draws": args.draws or size.draws}
+    rows = run_grid(partial(run, file=args.data), grid, args.out, args.processes)
     if args.figure is not None:
         drawn_figure(rows, args.figure)
     if args.bound_figure is not None:
