@@ -172,6 +172,39 @@ def add_product(vector, v, matrix, m, rows, columns, out, o):
 
 
 @numba.njit(**SUMS)
+def four_products(vector, v, matrix, rows, columns, out):
+    """The products of four vectors, at the offsets ``v``, with one matrix, ``out (4, columns)``; flat arrays.
+
+    Each entry of the matrix that is read is used four times: twice to three times as fast as four :func:`add_product`.
+    """
+    v0, v1, v2, v3 = v
+    o1, o2, o3 = columns, TWO * columns, THREE * columns
+    for i in range(FOUR * columns):
+        out[i] = 0.0
+    m, even = ZERO, rows - rows % FOUR
+    for j in range(ZERO, even, FOUR):
+        m1, m2, m3 = m + columns, m + TWO * columns, m + THREE * columns
+        a0, a1, a2, a3 = vector[v0 + j], vector[v0 + j + ONE], vector[v0 + j + TWO], vector[v0 + j + THREE]
+        b0, b1, b2, b3 = vector[v1 + j], vector[v1 + j + ONE], vector[v1 + j + TWO], vector[v1 + j + THREE]
+        c0, c1, c2, c3 = vector[v2 + j], vector[v2 + j + ONE], vector[v2 + j + TWO], vector[v2 + j + THREE]
+        d0, d1, d2, d3 = vector[v3 + j], vector[v3 + j + ONE], vector[v3 + j + TWO], vector[v3 + j + THREE]
+        for i in range(columns):
+            w0, w1, w2, w3 = matrix[m + i], matrix[m1 + i], matrix[m2 + i], matrix[m3 + i]
+            out[i] += (a0 * w0 + a1 * w1) + (a2 * w2 + a3 * w3)
+            out[o1 + i] += (b0 * w0 + b1 * w1) + (b2 * w2 + b3 * w3)
+            out[o2 + i] += (c0 * w0 + c1 * w1) + (c2 * w2 + c3 * w3)
+            out[o3 + i] += (d0 * w0 + d1 * w1) + (d2 * w2 + d3 * w3)
+        m = m3 + columns
+    for j in range(even, rows):
+        for i in range(columns):
+            out[i] += vector[v0 + j] * matrix[m + i]
+            out[o1 + i] += vector[v1 + j] * matrix[m + i]
+            out[o2 + i] += vector[v2 + j] * matrix[m + i]
+            out[o3 + i] += vector[v3 + j] * matrix[m + i]
+        m += columns
+
+
+@numba.njit(**SUMS)
 def add_dots(vector, v, matrix, m, rows, columns, out, o):
     """``out += matrix @ vector``; faster than :func:`add_product` with the transpose if there are few rows."""
     for j in range(rows):

@@ -9,10 +9,10 @@ from torch import nn
 from torch.testing import assert_close
 
 from pyro_options.nn import reverse_episodes
-from pyro_options.nn.backward_lstm import backward_lstm
+from pyro_options.nn.backward_lstm import backward_lstm, linear_of_parts
 
 MODULE = sys.modules["pyro_options.nn.backward_lstm"]
-N, T = 5, 9
+N, T = 7, 9
 
 
 def value_and_gradients(hidden, lstm):
@@ -32,7 +32,7 @@ def test_equals_torch_on_reversed_episodes(compiled, size, threads, monkeypatch)
         monkeypatch.setattr(MODULE.KERNEL, "module", None)
     lstm = nn.LSTM(6, size, batch_first=True).double()
     states, actions = 3 * torch.randn(N, T, 4, dtype=torch.float64), torch.randn(N, T, 2, dtype=torch.float64)
-    mask = mask_of((9, 1, 5, 9, 2), T)
+    mask = mask_of((9, 1, 5, 9, 2, 9, 4), T)  # four together for one step, and three more
     steps = torch.cat([states, actions], -1)
     expected = reverse_episodes(lstm(reverse_episodes(steps, mask))[0], mask) * mask.unsqueeze(-1)
     result = backward_lstm(lstm, (states, actions), mask)
@@ -40,11 +40,24 @@ def test_equals_torch_on_reversed_episodes(compiled, size, threads, monkeypatch)
         assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
-def test_gradient_reaches_the_inputs():
+@pytest.mark.parametrize("lengths", [(5, 3), (4, 5, 3, 5, 2)])
+def test_gradient_reaches_the_inputs(lengths):
     lstm = nn.LSTM(3, 4, batch_first=True).double()
-    steps = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
-    mask = mask_of((5, 3), 5)
+    steps = torch.randn(len(lengths), 5, 3, dtype=torch.float64, requires_grad=True)
+    mask = mask_of(lengths, 5)
     assert torch.autograd.gradcheck(lambda x: backward_lstm(lstm, (x,), mask), (steps,))
+
+
+def test_a_linear_layer_of_narrow_parts_can_be_differentiated_twice():
+    weight, bias = torch.randn(3, 6, dtype=torch.float64), torch.randn(3, dtype=torch.float64)
+    first, second, third = (torch.randn(2, 4, n, dtype=torch.float64) for n in (1, 2, 3))
+    leaves = tuple(x.requires_grad_() for x in (weight, bias, first, third))  # the second needs no gradient
+
+    def layer(weight, bias, first, third):
+        return linear_of_parts((first, second, third), weight, bias)
+
+    assert_close(layer(*leaves), nn.functional.linear(torch.cat([first, second, third], -1), weight, bias))
+    assert torch.autograd.gradcheck(layer, leaves) and torch.autograd.gradgradcheck(layer, leaves)
 
 
 def test_saturated_gates_stay_finite():
