@@ -101,10 +101,10 @@ MUTATIONS = (
         ("growth/test_growth.py::test_evidence_keeps_a_needed_option_and_refuses_a_useless_one",),
     ),
     Mutation(
-        "packed bits are transposed in the wrong order",
+        "gradients of packed bits are in the wrong order",
         "pyro_options/kernels/bit_product.py",
-        "(bits >> Index(56 - 8 * i))",
-        "(bits >> Index(8 * i))",
+        "out[o + bit * stride + j] += tables[high + j]",
+        "out[o + (_SEVEN - bit) * stride + j] += tables[high + j]",
         ("nn/test_packed_bits.py",),
     ),
     Mutation(

@@ -2,8 +2,8 @@ r"""Numba kernel: products of a matrix of bits, packed into bytes, with a matrix
 
 For each byte of eight columns, a table holds the sums of all :math:`2^8` subsets of the eight rows of the matrix that
 they select; a row of the product is a sum of one table row for each byte. So bits are never unpacked, and an eighth of
-the additions is left. Its gradient with respect to the matrix is the product of the transposed bits with the gradient
-of the result. For the flat unsigned indexing see :func:`~pyro_options.kernels.numba_math.add_product`.
+the additions is left. The gradient with respect to the matrix goes the other way: the gradient of a row is added to one
+table row for each byte. For the flat unsigned indexing see :func:`~pyro_options.kernels.numba_math.add_product`.
 
 Shapes: ``packed (R, B)`` bytes, the most significant bit first; ``visited (V,)``, the bytes of a row that are used,
 their number a multiple of eight; ``matrix (8 V, W)``; ``out (R, W)``.
@@ -12,14 +12,12 @@ their number a multiple of eight; ``matrix (8 V, W)``; ``out (R, W)``.
 import numba
 import numpy as np
 
-from .numba_math import LOOPS, ONE, PLAIN, TWO, ZERO, Index
+from .numba_math import FOUR, LOOPS, ONE, THREE, TWO, ZERO, Index
 
 _SEVEN, _EIGHT, _ROWS = Index(7), Index(8), Index(256)
 _TILE = 96  # columns of the tables: eight of them stay in the second-level cache
 _BLOCK = 8192  # rows that use a table before the next one is built
-
-_MASKS = Index(0x00AA00AA00AA00AA), Index(0x0000CCCC0000CCCC), Index(0x00000000F0F0F0F0)
-_FAR = Index(28), Index(14)
+_SUMMED = 65536  # rows that are summed one after the other: the error of longer sums would grow
 
 
 @numba.njit(**LOOPS)
@@ -50,7 +48,8 @@ def product(first, last, packed, visited, matrix, out):
     """Adds the product to rows ``first`` to ``last - 1`` of ``out``."""
     B, W = Index(packed.shape[1]), Index(out.shape[1])
     packed, matrix, out = packed.reshape(-1), matrix.reshape(-1), out.reshape(-1)
-    tables, groups = np.empty(8 * 256 * _TILE, out.dtype), Index(len(visited) // 8)
+    space, groups = np.empty(8 * 256 * _TILE + 16, out.dtype), Index(len(visited) // 8)
+    tables = space[(-space.ctypes.data % 64) // out.itemsize :]  # on cache lines: otherwise a third slower
     for begin in range(first, last, _BLOCK):
         end = min(last, begin + _BLOCK)
         for column in range(ZERO, W, Index(_TILE)):
@@ -79,25 +78,58 @@ def product(first, last, packed, visited, matrix, out):
                     )  # fmt: skip
 
 
-@numba.njit(**PLAIN)
-def transpose(first, last, visited, packed, out):
-    """Bits of the visited bytes, packed along the rows, in parts: ``out (P, V, 8, L)`` for ``packed (R, B)``.
+@numba.njit(**LOOPS)
+def _add_to_rows(grad, g, width, tables, t0, t1, t2, t3):
+    for j in range(width):
+        value = grad[g + j]
+        tables[t0 + j] += value
+        tables[t1 + j] += value
+        tables[t2 + j] += value
+        tables[t3 + j] += value
 
-    Part p has the rows from ``8 L p`` on. Bits beyond the last row are zero.
+
+@numba.njit(**LOOPS)
+def _add_subsets(tables, table, width, out, o, stride):
+    """Adds to the rows of eight bits of ``out`` the rows of all bytes of a table that have them."""
+    half = _ROWS >> ONE
+    for bit in range(_EIGHT):
+        for byte in range(half):
+            low, high = table + byte * width, table + (half + byte) * width
+            for j in range(width):
+                out[o + bit * stride + j] += tables[high + j]
+            for j in range(width):
+                tables[low + j] += tables[high + j]
+        half = half >> ONE
+
+
+@numba.njit(**LOOPS)
+def gradient(first, last, visited, packed, grad, out):
+    """Adds to ``out (V / 4, 32, W)`` the transposed bits times ``grad (R, W)``, for ``visited (V / 4, 4)``.
+
+    Rows are summed by the value of each byte, then over the values that have a bit: no bit is looked at.
     """
-    (R, _), (P, _, _, L) = packed.shape, out.shape
-    for part in range(P):
-        for v in range(first, last):
-            b = visited[v]
-            for place in range(L):
-                start, bits = 8 * (part * L + place), ZERO
-                for i in range(8):  # an 8 x 8 matrix of bits in one word
-                    bits = (bits << _EIGHT) | (Index(packed[start + i, b]) if start + i < R else ZERO)
-                swap = (bits ^ (bits >> _SEVEN)) & _MASKS[0]
-                bits = bits ^ swap ^ (swap << _SEVEN)
-                swap = (bits ^ (bits >> _FAR[1])) & _MASKS[1]
-                bits = bits ^ swap ^ (swap << _FAR[1])
-                swap = (bits ^ (bits >> _FAR[0])) & _MASKS[2]
-                bits = bits ^ swap ^ (swap << _FAR[0])
-                for i in range(8):
-                    out[part, v, i, place] = np.uint8((bits >> Index(56 - 8 * i)) & Index(255))
+    R, B, W = Index(packed.shape[0]), Index(packed.shape[1]), Index(grad.shape[1])
+    visited, packed, grad, out = visited.reshape(-1), packed.reshape(-1), grad.reshape(-1), out.reshape(-1)
+    space = np.empty(4 * 256 * _TILE + 16, out.dtype)
+    tables = space[(-space.ctypes.data % 64) // out.itemsize :]
+    for begin in range(ZERO, R, Index(_SUMMED)):
+        end = min(R, begin + Index(_SUMMED))
+        for column in range(ZERO, W, Index(_TILE)):
+            width = min(Index(_TILE), W - column)
+            size = _ROWS * width
+            for v in range(FOUR * Index(first), FOUR * Index(last), FOUR):
+                for i in range(FOUR * size):
+                    tables[i] = 0.0
+                b0, b1 = Index(visited[v]), Index(visited[v + ONE])
+                b2, b3 = Index(visited[v + TWO]), Index(visited[v + THREE])
+                for row in range(begin, end):
+                    at = row * B
+                    _add_to_rows(
+                        grad, row * W + column, width, tables,
+                        Index(packed[at + b0]) * width,
+                        Index(packed[at + b1]) * width + size,
+                        Index(packed[at + b2]) * width + TWO * size,
+                        Index(packed[at + b3]) * width + THREE * size,
+                    )  # fmt: skip
+                for i in range(FOUR):
+                    _add_subsets(tables, i * size, width, out, (v + i) * _EIGHT * W + column, W)

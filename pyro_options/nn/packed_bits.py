@@ -12,7 +12,6 @@ from pyro_options.kernels.registry import KERNELS, TrackedFunction
 KERNEL = KERNELS["bit_product"]
 
 _LEAST_ROWS, _LEAST_BITS = 1024, 512  # from which on building tables pays off, forward and backward
-_PART = 1024  # bytes of transposed bits in a part, eight steps each; sums of shorter parts are more precise
 
 
 def unpacked(packed: Tensor, dtype: torch.dtype) -> Tensor:
@@ -31,11 +30,6 @@ def _visited(bits: Tensor) -> tuple[Tensor, Tensor]:
     return torch.nn.functional.pad(used, (0, -len(used) % 8)), 8 * place + bits % 8
 
 
-def _product(packed: Tensor, visited: Tensor, matrix: Tensor, out: Tensor) -> None:
-    """Adds bits ``(R, 8 V)`` times matrix ``(8 V, W)`` to ``out (R, W)``."""
-    KERNEL.run("product", packed.shape[0] * len(visited), (packed, visited, matrix), [out])
-
-
 class _BitLinear(TrackedFunction):
     """``bits weight^T + bias`` for the ``bits (D,)`` of states ``packed (R, B)``; ``weight (W, D)``, ``bias (W,)``."""
 
@@ -45,7 +39,7 @@ class _BitLinear(TrackedFunction):
         matrix = weight.new_zeros(8 * len(visited), len(weight))  # zero for bits that are not used
         matrix[place] = weight.t()
         out = bias.expand(len(packed), -1).clone()
-        _product(packed, visited, matrix, out)
+        KERNEL.run("product", len(packed) * len(visited), (packed, visited, matrix), [out])
         ctx.save_for_backward(packed, visited, place)
         return out
 
@@ -53,15 +47,10 @@ class _BitLinear(TrackedFunction):
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad):
         packed, visited, place = ctx.saved_tensors
-        weight_grad = grad.new_zeros(len(place), grad.shape[-1])
-        length = min(_PART, -(-len(packed) // 64) * 8)
-        parts = -(-len(packed) // (8 * length))
-        columns = packed.new_empty(parts, len(visited), 8, length)
-        KERNEL.run("transpose", packed.shape[0] * len(visited), (visited, packed), [columns])
-        columns, everything = columns.flatten(1, 2)[:, place], torch.arange(length)
-        for part, rows in zip(columns, grad.contiguous().split(8 * length)):
-            rows = torch.nn.functional.pad(rows, (0, 0, 0, 8 * length - len(rows)))
-            _product(part, everything, rows, weight_grad)
+        by_bit = grad.new_zeros(len(visited) // 4, 32, grad.shape[-1])
+        KERNEL.run("gradient", len(packed) * len(visited), (visited.view(-1, 4), packed, grad), [by_bit])
+        by_bit = by_bit.flatten(0, 1)
+        weight_grad = by_bit if len(by_bit) == len(place) else by_bit[place]
         return None, None, weight_grad.t(), grad.sum(0)
 
 

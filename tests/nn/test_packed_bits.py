@@ -35,7 +35,8 @@ def products(states, weight, bias, grad):
     [
         ((3, 50, 1), None, 3),  # neither rows nor bytes nor columns fill their blocks
         ((2, 9, 11), None, 1),
-        ((9000, 9), None, 8),  # several blocks of rows, several parts of the backward pass
+        ((9000, 9), None, 8),  # several blocks of rows
+        ((70000, 2), None, 2),  # more rows than are summed one after the other
         ((64, 128), None, 200),  # several tiles of columns
         ((2, 100, 128), [0, 7, 8, 300, 301, 1023], 5),
         ((40, 16), [17], 4),
