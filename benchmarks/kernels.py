@@ -79,7 +79,8 @@ def workloads() -> dict[str, tuple[Callable[[], object], tuple[str, ...]]]:
     atari, many, short = Shape().batch(), Shape(actions=18).batch(), Shape(16).batch()
     ram = Trajectories(pack_bits(atari.states), atari.actions, num_actions=4, packed=True)
     small = synthetic_options(5, 64, num_actions=6, seed=0).trajectories
-    exact, paper, relaxed = ("path_marginal", "stick_draw"), ("path_draw", "lstm"), ("path_steps", "lstm")
+    exact, paper = ("path_marginal", "stick_draw", "log_choice"), ("path_draw", "lstm", "log_choice")
+    relaxed = ("path_steps", "lstm", "log_choice")
     return {
         "exact, Atari, 4 actions": (step_of("options-exact", atari, 7), exact),
         "exact, Atari, 18 actions": (step_of("options-exact", many, 7), exact),

@@ -133,6 +133,7 @@ KERNELS = {
         "segment_marginal": 200,  # steps
         "stick_draw": 10_000,  # sticks
         "bit_product": 100_000,  # bytes
+        "log_choice": 100_000,  # steps times options times actions
     }.items()
 }
 

@@ -6,14 +6,14 @@ from typing import ClassVar
 
 import torch
 from pyro.distributions import TorchDistribution
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import constraints
 
 from pyro_options.distributions.log_space import log_mix
 from pyro_options.errors import InputError
-from pyro_options.kernels.registry import TrackedFunction
+from pyro_options.kernels.registry import KERNELS, TrackedFunction
 
-_FEW = 8  # actions up to which a logsumexp is faster than a log_softmax
+KERNEL = KERNELS["log_choice"]
 
 
 class OptionActions(TorchDistribution):
@@ -77,20 +77,41 @@ class OptionActions(TorchDistribution):
         return log_prob.expand(torch.broadcast_shapes(log_prob.shape, self.batch_shape))
 
 
-class _LogProbOfChosen(TrackedFunction):
-    """Entries ``chosen (..., 1)`` of the log-softmax of logits, with fewer operations than autograd would need."""
+class _CompiledLogChoice(TrackedFunction):
+    """Entries ``chosen (R,)`` of the log-softmax of logits ``(R, K, A)``, as ``(R, K)``."""
 
     @staticmethod
     def forward(ctx, logits, chosen):
-        log_total = torch.logsumexp(logits, -1, keepdim=True)
-        ctx.save_for_backward(logits, chosen, log_total)
-        return (logits.gather(-1, chosen) - log_total).squeeze(-1)
+        log_probs, probs = logits.new_empty(logits.shape[:-1]), logits.new_empty(logits.shape)
+        KERNEL.run("forward", logits.numel(), (logits, chosen), (log_probs, probs))
+        ctx.save_for_backward(logits, chosen, probs)
+        return log_probs
 
     @staticmethod
     def backward(ctx, grad):
-        logits, chosen, log_total = ctx.saved_tensors
-        grad = grad.unsqueeze(-1)
-        return (torch.exp(logits - log_total) * -grad).scatter_add(-1, chosen, grad), None
+        logits, chosen, probs = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a gradient of the gradient may follow
+            taken = nn.functional.one_hot(chosen, logits.shape[-1]).unsqueeze(-2)
+            return grad.unsqueeze(-1) * (taken - torch.softmax(logits, -1)), None
+        grad_logits = torch.empty_like(probs)
+        KERNEL.run("backward", probs.numel(), (grad, chosen, probs), [grad_logits])
+        return grad_logits, None
+
+
+def _outside(chosen: Tensor, num_actions: int) -> bool:
+    """Whether any action is not one of these."""
+    return chosen.numel() > 0 and not 0 <= int(chosen.min()) <= int(chosen.max()) < num_actions
+
+
+def log_choice(logits: Tensor, chosen: Tensor) -> Tensor:
+    """The log-probability ``(..., K)`` of ``chosen (...)`` by a softmax of logits ``(..., K, A)``."""
+    shape = torch.broadcast_shapes(chosen.shape, logits.shape[:-2])
+    logits, chosen = logits.expand(shape + logits.shape[-2:]), chosen.expand(shape)
+    if not KERNEL.take(logits) or (chosen.is_cpu and _outside(chosen, logits.shape[-1])):
+        index = chosen[..., None, None].expand(logits.shape[:-1] + (1,))
+        return torch.log_softmax(logits, -1).gather(-1, index).squeeze(-1)  # which says what is wrong with the actions
+    flat = logits.reshape(-1, *logits.shape[-2:])
+    return _CompiledLogChoice.apply(flat, chosen.reshape(-1).long()).view(logits.shape[:-1])
 
 
 class CategoricalActions(OptionActions):
@@ -115,12 +136,7 @@ class CategoricalActions(OptionActions):
 
     def component_log_prob(self, value):
         """log π_k(a_t | s_t), ``(..., T, K)``."""
-        shape = torch.broadcast_shapes(value.shape, self.logits.shape[:-2])
-        logits = self.logits.expand(shape + self.logits.shape[-2:])
-        chosen = value[..., None, None].expand(logits.shape[:-1] + (1,))
-        if logits.shape[-1] <= _FEW:
-            return _LogProbOfChosen.apply(logits, chosen)
-        return torch.log_softmax(logits, -1).gather(-1, chosen).squeeze(-1)
+        return log_choice(self.logits, value)
 
     def sample(self, sample_shape=torch.Size()):
         with torch.no_grad():

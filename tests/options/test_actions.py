@@ -8,7 +8,9 @@ from torch.distributions import Categorical, Independent, Normal
 from torch.nn.functional import one_hot
 from torch.testing import assert_close
 
+from pyro_options.kernels.registry import KERNELS
 from pyro_options.options import CategoricalActions, GaussianActions, MarginalActions, OptionPath, encode_path
+from pyro_options.options.actions import log_choice
 
 N, T, K, A = 3, 4, 2, 5
 
@@ -137,11 +139,17 @@ def test_expanded_actions_keep_their_log_prob(family):
     assert_close(expanded.log_prob(value.expand(2, *value.shape)), actions.given(path).log_prob(value).expand(2, N))
 
 
-@pytest.mark.parametrize("num_actions", [2, 8, 9, 18])
-def test_choices_have_the_log_probability_of_a_softmax(num_actions):
-    """Few and many actions take different roads; logits may be extreme, shared by many episodes, or exclude actions."""
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
+@pytest.mark.parametrize("num_actions", [2, 18])
+def test_choices_have_the_log_probability_of_a_softmax(num_actions, compiled, dtype, monkeypatch):
+    """Logits may be extreme, shared by many episodes, or exclude actions."""
+    if compiled:
+        pytest.importorskip("numba")
+    else:
+        monkeypatch.setattr(KERNELS["log_choice"], "module", None)
     torch.manual_seed(0)
-    logits = torch.randn(5, 3, num_actions, dtype=torch.float64, requires_grad=True)
+    logits = torch.randn(5, 3, num_actions, dtype=dtype, requires_grad=True)
     with torch.no_grad():
         logits[0, 0] *= 300
         logits[1, 0, 1] = -torch.inf
@@ -151,10 +159,31 @@ def test_choices_have_the_log_probability_of_a_softmax(num_actions):
     expected = torch.log_softmax(logits, -1).expand(4, 5, 3, num_actions)
     expected = expected.gather(-1, actions[..., None, None].expand(4, 5, 3, 1)).squeeze(-1)
     assert_close(found, expected)
-    weights = torch.linspace(-1, 2, found.numel(), dtype=torch.float64).view(found.shape)
+    weights = torch.linspace(-1, 2, found.numel(), dtype=dtype).view(found.shape)
     grads = [torch.autograd.grad((value * weights).sum(), logits, retain_graph=True)[0] for value in (found, expected)]
     assert_close(*grads)
     assert grads[0].isfinite().all()
+
+
+def test_choices_can_be_differentiated_twice_and_by_threads(monkeypatch):
+    kernel = KERNELS["log_choice"]
+    monkeypatch.setattr(kernel, "thread_work", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    logits, chosen = torch.randn(4, 5, 2, 3, dtype=torch.float64, requires_grad=True), torch.randint(3, (4, 5))
+    assert torch.autograd.gradcheck(lambda x: log_choice(x, chosen), logits)
+    assert torch.autograd.gradgradcheck(lambda x: log_choice(x, chosen), logits)
+
+
+@pytest.mark.parametrize("action", [-1, 3])
+def test_actions_that_do_not_exist_are_refused(action):
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        log_choice(torch.zeros(2, 4, 3), torch.tensor([0, action]))
+
+
+def test_a_logit_that_is_not_a_number_is_not_hidden():
+    logits = torch.tensor([[[0.0, torch.nan, 1.0], [0.0, 0.0, 0.0]]])
+    found = log_choice(logits, torch.tensor([0]))
+    assert found[0, 0].isnan() and found[0, 1].isfinite()
 
 
 def censored(mean, log_scale, low=-0.5, high=0.8):

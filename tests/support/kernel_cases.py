@@ -151,7 +151,22 @@ def path_steps(run: Run, N: int, T: int, K: int, dtype: torch.dtype, extreme: bo
         yield backward
 
 
-_ALL = path_marginal, chain_marginal, path_draw, path_steps, lstm, segment_marginal, stick_draw
+def log_choice(run: Run, N: int, T: int, K: int, dtype: torch.dtype, extreme: bool) -> Iterator[Call]:
+    """Three actions, and so many that they do not fill the lanes of a program."""
+    for actions in (3, 18):
+        logits = (300 if extreme else 1) * torch.randn(N * T, K, actions, dtype=dtype)
+        chosen = torch.randint(actions, (N * T,))
+        probs = torch.zeros_like(logits)
+        forward = Call("log_choice", "forward", (logits, chosen), [logits.new_zeros(N * T, K), probs])
+        run(forward)
+        yield forward
+        inputs = torch.randn(N * T, K, dtype=dtype), chosen, probs
+        backward = Call("log_choice", "backward", inputs, [torch.zeros_like(logits)])
+        run(backward)
+        yield backward
+
+
+_ALL = path_marginal, chain_marginal, path_draw, path_steps, lstm, segment_marginal, stick_draw, log_choice
 CASES = {case.__name__: case for case in _ALL}
 
 #: episodes, steps, options
