@@ -106,7 +106,7 @@ def make_plan(
     train_on, judge = _split_for_growth(data, validation, seed) if judged else (data, None)
     config = replace(config, **_simplest(config))
     if train is None:
-        train = _default_training(train_on, config)
+        train = _default_training(train_on, config, given.get("epochs"))
         if judge is not None:
             train = replace(train, final_phase=FINAL_PHASE)
         if tries:
@@ -138,15 +138,21 @@ def _split_for_growth(data: Trajectories, share: float, seed: int) -> tuple[Traj
     return data.split(count / len(data), seed) if count <= len(data) // 2 else (data, None)
 
 
-def _default_training(data: Trajectories, config: MethodConfig) -> TrainConfig:
-    """The :class:`Budget` for these demonstrations, limited to the guide's maximum learning rate."""
+def _default_training(data: Trajectories, config: MethodConfig, epochs: int | None = None) -> TrainConfig:
+    """The :class:`Budget` for these demonstrations, limited to the guide's maximum learning rate.
+
+    :param epochs: if they are given, those over which temperatures fall
+    """
     entry = guide_entry(config.guide)
     entropy = entry.entropy_weight if config.num_options is None else 0.0
     assert not isinstance(config.hidden, str)
     found = Budget().train_config(data, config.hidden, config.standardize, config.network is not None)
     rate = min(found.learning_rate, entry.max_learning_rate)
-    epochs = found.epochs if entry.trains else 0
-    return replace(found, epochs=epochs, entropy_weight=Exponential(entropy), learning_rate=rate)
+    found = replace(found, epochs=found.epochs if entry.trains else 0, learning_rate=rate)
+    if entry.temperatures is not None:
+        cooling = Exponential.between(*entry.temperatures, found.epochs if epochs is None else epochs)
+        found = replace(found, temperature=cooling)
+    return replace(found, entropy_weight=Exponential(entropy))
 
 
 def build(method: str | None, data: Trajectories, preset: str | None = None, **config: Any) -> Method:

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from pyro_options.data.trajectories import Trajectories
-from pyro_options.growth.growable import growables
-from pyro_options.growth.resizing import resize
+from pyro_options.growth.resizing import copy_components, resize
 from pyro_options.options.path import OptionPath
 
 from .hard_fit import fit_policy
@@ -60,12 +59,6 @@ class HardPaths:
     options: Tensor  # (N, T)
     emission: Tensor  # (N, T) log-probability of the actions under them
     log_prob: float  # of all paths and actions
-
-
-def parameters_per_option(policy: Any) -> int:
-    """P, without a network that options share."""
-    layers = growables([policy])
-    return sum(getattr(layer, name).numel() for layer in layers for name in layer.component_axes) // policy.num_options
 
 
 @dataclass
@@ -168,7 +161,4 @@ class HardModel:
         """Adds copies of the chosen options of another policy of the same kind."""
         K = self.num_options
         resize([self.policy], range(K), len(chosen))
-        for own, other in zip(growables([self.policy]), growables([source])):
-            for name, axis in own.component_axes.items():
-                for new, old in enumerate(chosen):
-                    getattr(own, name).select(axis, K + new).copy_(getattr(other, name).select(axis, old))
+        copy_components([self.policy], range(K, K + len(chosen)), [source], chosen)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from pyro_options.data.trajectories import Trajectories
-from pyro_options.growth.resizing import resize
+from pyro_options.growth.resizing import parameters_per_component, resize
 
 from .hard_births import give_birth
 from .hard_fit import fit_termination
-from .hard_paths import Demonstrated, HardModel, HardPaths, parameters_per_option
+from .hard_paths import Demonstrated, HardModel, HardPaths
 from .start import stretch_length
 
 #: rounds of births, at most
@@ -28,7 +28,7 @@ ITERATIONS = 30
 
 def bic_price(policy: Any, num_steps: int) -> float:
     r"""The price of an option: :math:`\tfrac12 P \log n` nats for P parameters and n steps, as in BIC."""
-    return 0.5 * parameters_per_option(policy) * math.log(num_steps)
+    return 0.5 * parameters_per_component([policy]) * math.log(num_steps)
 
 
 def try_removal(model: HardModel, paths: HardPaths, forced: bool = False) -> tuple[HardModel, HardPaths] | None:

@@ -189,6 +189,8 @@ class GuideEntry:
         too slowly for a trial to judge
     :param entropy_weight: initial λ_ent while K grows; it keeps an encoder from collapsing to few options, so the exact
         guide needs none
+    :param temperatures: of a relaxation, at the beginning and at the end of training; by default the schedule of
+        :class:`~pyro_options.infer.TrainConfig`, which is the paper's
     :param max_learning_rate: upper limit for the encoder, where a :class:`Budget` for linear policies would give more
     :param start: the start that it needs, see :attr:`MethodConfig.start`; ``None`` for any
     :param trains: whether it is trained after the start, by default
@@ -199,6 +201,7 @@ class GuideEntry:
     models: tuple[str, ...] = ("options",)
     rule: str = "evidence"
     entropy_weight: float = 5.0
+    temperatures: tuple[float, float] | None = None
     max_learning_rate: float = math.inf
     start: str | None = None
     trains: bool = True
@@ -219,7 +222,9 @@ GUIDES: Mapping[str, GuideEntry] = {
     "exact": GuideEntry(Exact, _exact, ("options", "sticky-options"), rule="trial", entropy_weight=0.0),
     "hard": GuideEntry(Exact, _exact, rule="trial", entropy_weight=0.0, start="hard", trains=False),
     "paper": GuideEntry(Relaxed, partial(_amortized, Relaxed)),
-    "relaxed": GuideEntry(Structured, partial(_structured, Structured), rule="trial", entropy_weight=0.0),
+    "relaxed": GuideEntry(
+        Structured, partial(_structured, Structured), rule="trial", entropy_weight=0.0, temperatures=(0.3, 0.03)
+    ),
     "relaxed-marginal": GuideEntry(
         StructuredMarginal, partial(_structured, StructuredMarginal), rule="trial", entropy_weight=0.0
     ),

@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from pyro_options.growth.growable import growables
-from pyro_options.growth.resizing import resize, reweight
+from pyro_options.growth.resizing import copy_components, resize, reweight
 from pyro_options.growth.scene import Newborns
 
 from .hard_births import best_candidates
@@ -47,7 +46,4 @@ class StretchBirth:
         lengths = sorted({max(2, length // divisor) for divisor in DIVISORS})
         with torch.enable_grad():
             found, chosen = best_candidates(hard, hard.best(), lengths, len(newborns.index))
-        for own, other in zip(growables([policy]), growables([found])):
-            for name, axis in own.component_axes.items():
-                for new, candidate in zip(newborns.index, chosen):
-                    getattr(own, name).select(axis, new).copy_(getattr(other, name).select(axis, candidate))
+        copy_components([policy], newborns.index, [found], chosen)

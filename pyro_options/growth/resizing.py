@@ -90,6 +90,25 @@ def num_components(modules: Iterable[nn.Module]) -> int:
     return counts.pop()
 
 
+def parameters_per_component(modules: Iterable[nn.Module]) -> int:
+    """Numbers that belong to one component, without a network that components share."""
+    modules = list(modules)
+    layers = growables(modules)
+    numbers = sum(getattr(layer, name).numel() for layer in layers for name in layer.component_axes)
+    return numbers // num_components(modules)
+
+
+@torch.no_grad()
+def copy_components(
+    modules: Iterable[nn.Module], index: Sequence[int], source: Iterable[nn.Module], chosen: Sequence[int]
+) -> None:
+    """Overwrites the components ``index`` by the ``chosen`` ones of other modules of the same kind."""
+    for own, other in zip(growables(modules), growables(source)):
+        for name, axis in own.component_axes.items():
+            for new, old in zip(index, chosen):
+                getattr(own, name).select(axis, new).copy_(getattr(other, name).select(axis, old))
+
+
 def resize(
     modules: Iterable[nn.Module],
     keep: Sequence[int],

@@ -41,5 +41,15 @@ class Exponential:
         check(0 < self.rate <= 1, "rate in (0, 1]", self.rate)
         check(self.floor >= 0, "floor >= 0", self.floor)
 
+    @classmethod
+    def between(cls, initial: float, last: float, epochs: int) -> "Exponential":
+        """From ``initial`` in the first epoch to ``last`` after so many.
+
+        >>> Exponential.between(1.0, 0.01, epochs=2)(1)
+        0.1
+        """
+        check(0 < last <= initial, "last in (0, initial]", last)
+        return cls(initial, (last / initial) ** (1 / max(1, epochs)))
+
     def __call__(self, epoch: int) -> float:
         return max(self.floor, self.initial * self.rate**epoch)

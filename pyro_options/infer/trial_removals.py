@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from pyro_options.growth.events import GrowthEvent, Move
-from pyro_options.growth.growable import growables
 from pyro_options.growth.removals import FEWEST_TRAINED, Prune, without
-from pyro_options.growth.resizing import prune, reweight
+from pyro_options.growth.resizing import parameters_per_component, prune, reweight
 from pyro_options.growth.verdict import Verdict
 
 from .callbacks import Callbacks
@@ -22,7 +21,7 @@ SHARE = 0.1
 #: nats of all held-out rows together that a component may be worth before the others adapt, to be tried
 MOST_LOST = 60.0
 
-#: of this many components one is tried at first, together with as many others as there are multiples
+#: at first one component in so many is tried, all of them together
 TOGETHER = 4
 
 
@@ -102,9 +101,7 @@ class _Judge:
         self.held_out = trainer.held_out[: rule.max_rows].alone()
         index = torch.randperm(self.count)[: max(FEWEST_TRAINED, trainer.data.rows_together())]
         self.trained = trainer.data[index.to(trainer.device)].alone()
-        layers = growables([trainer.model])
-        sizes = [getattr(layer, name).numel() for layer in layers for name in layer.component_axes]
-        self.component_size = sum(sizes) // trainer.model.num_options
+        self.component_size = parameters_per_component([trainer.model])
         self.control = self._scores(_adapted(trainer, ()))
         self.lost = self.baseline.loss(float(self.control[0].sum()))
 

@@ -11,6 +11,7 @@ from support.methods import QUICK, UNTRAINED, required_settings
 
 from pyro_options import discover
 from pyro_options.discovery import METHODS, Budget, Growth, MethodConfig, assemble, assembly, build, method_config
+from pyro_options.discovery.assembly import make_plan
 from pyro_options.errors import InputError
 from pyro_options.growth import EvidenceRule, Prune, RandomBirth, TrialRule, UsageRule
 from pyro_options.guides import Exact, GrowableGEM
@@ -33,6 +34,16 @@ def test_build_and_discover_have_the_same_settings(name, monkeypatch):
     growth = built.growth
     assert (growth is None) == (built.config.num_options is not None)
     assert growth is None or growth.every == built.config.growth.check_every
+
+
+@pytest.mark.parametrize("epochs", [4, 50])
+def test_temperatures_fall_over_the_epochs_there_are(epochs):
+    data = make_episodes(12)
+    schedule = make_plan(data, method_config("options"), epochs=epochs).train.temperature
+    assert (schedule(0), schedule(epochs)) == pytest.approx((0.3, 0.03))
+    assert make_plan(data, method_config("options-paper"), epochs=epochs).train.temperature(0) == 1.0
+    default = make_plan(data, method_config("options")).train
+    assert default.temperature(default.epochs) == pytest.approx(0.03)
 
 
 def test_repeating_what_the_name_fixes_is_allowed():
