@@ -44,6 +44,8 @@ class Args:
     """train eight options"""
     growth: bool = True
     """grow K"""
+    from_one: bool = False
+    """also grow K from one option"""
     paper: bool = False
     """also train with the paper's own settings, for 12,000 updates of 128 episodes"""
     num_options: int = 8
@@ -74,6 +76,13 @@ def rows(args: Args) -> dict[str, dict]:
     if args.growth:
         for guide in args.guides:
             named[f"growth, {guide}"] = {"guide": guide, "max_options": args.max_options}
+    if args.from_one:
+        for guide in args.guides:
+            named[f"growth from K = 1, {guide}"] = {
+                "guide": guide,
+                "max_options": args.max_options,
+                "initial_options": 1,
+            }
     return named | (PAPER if args.paper else {})
 
 
