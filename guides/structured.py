@@ -52,7 +52,7 @@ class _Structured(PyroModule):
     def forward(self, episodes: Trajectories) -> None:
         log_weights = self.weights()
         with torch.no_grad():
-            evidence = self.evidence(episodes, log_weights)
+            evidence = self.evidence(episodes, log_weights.detach())
         message = self.encoder(episodes.states, episodes.encoded_actions(), episodes.mask, evidence)
         path = self.path(evidence, message)
         index = torch.arange(len(episodes), device=message.device)

@@ -28,7 +28,7 @@ def _below_largest(logits, start, count, A, out):
 
 @numba.njit(**LOOPS)
 def forward(first, last, logits, chosen, log_probs, probs):
-    """Fills ``log_probs (R, K)`` and, for the gradient, ``probs (R, K, A)``."""
+    """Fills ``log_probs (R, K)`` and, if it has rows, for the gradient, ``probs (R, K, A)``."""
     K, A = Index(logits.shape[1]), Index(logits.shape[2])
     logits, log_probs, probs = logits.reshape(-1), log_probs.reshape(-1), probs.reshape(-1)
     totals, below = np.empty(_BLOCK * K, logits.dtype), np.empty(_BLOCK * K * A, logits.dtype)
@@ -49,7 +49,7 @@ def forward(first, last, logits, chosen, log_probs, probs):
             totals[k] = total
         for k in range(count):
             log_probs[pair + k] -= log_of(totals[k])
-        for k in range(count):
+        for k in range(count if probs.size else ZERO):
             share = logits.dtype.type(1) / totals[k]
             for a in range(k * A, k * A + A):
                 probs[start + a] = below[a] * share

@@ -82,7 +82,8 @@ class _CompiledLogChoice(TrackedFunction):
 
     @staticmethod
     def forward(ctx, logits, chosen):
-        log_probs, probs = logits.new_empty(logits.shape[:-1]), logits.new_empty(logits.shape)
+        needed = ctx.needs_input_grad[0]
+        log_probs, probs = logits.new_empty(logits.shape[:-1]), logits.new_empty(logits.shape if needed else (0, 0, 0))
         KERNEL.run("forward", logits.numel(), (logits, chosen), (log_probs, probs))
         ctx.save_for_backward(logits, chosen, probs)
         return log_probs

@@ -157,9 +157,10 @@ def log_choice(run: Run, N: int, T: int, K: int, dtype: torch.dtype, extreme: bo
         logits = (300 if extreme else 1) * torch.randn(N * T, K, actions, dtype=dtype)
         chosen = torch.randint(actions, (N * T,))
         probs = torch.zeros_like(logits)
-        forward = Call("log_choice", "forward", (logits, chosen), [logits.new_zeros(N * T, K), probs])
-        run(forward)
-        yield forward
+        for saved in (logits.new_zeros(0, 0, 0), probs):
+            forward = Call("log_choice", "forward", (logits, chosen), [logits.new_zeros(N * T, K), saved])
+            run(forward)
+            yield forward
         inputs = torch.randn(N * T, K, dtype=dtype), chosen, probs
         backward = Call("log_choice", "backward", inputs, [torch.zeros_like(logits)])
         run(backward)

@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .triton_math import Launch, lanes
+from .triton_math import Launch, has_rows, lanes
 
 _NUMBERS = 1024  # logits of a program
 
@@ -15,7 +15,9 @@ def accepts(*tensors: Tensor) -> bool:
 
 
 @triton.jit
-def _forward(logits, chosen, log_probs, probs, pairs, K, A, PAIRS: tl.constexpr, LANES: tl.constexpr):
+def _forward(
+    logits, chosen, log_probs, probs, pairs, K, A, SAVE: tl.constexpr, PAIRS: tl.constexpr, LANES: tl.constexpr
+):
     pair = tl.program_id(0).to(tl.int64) * PAIRS + tl.arange(0, PAIRS)
     action = tl.arange(0, LANES)
     inside = (pair[:, None] < pairs) & (action[None, :] < A)
@@ -28,7 +30,8 @@ def _forward(logits, chosen, log_probs, probs, pairs, K, A, PAIRS: tl.constexpr,
     total = tl.sum(size, 1)
     at_taken = tl.sum(tl.where(action[None, :] == taken[:, None], below, 0.0), 1)
     tl.store(log_probs + pair, at_taken - tl.log(total), mask=pair < pairs)
-    tl.store(probs + at, size / total[:, None], mask=inside)
+    if SAVE:
+        tl.store(probs + at, size / total[:, None], mask=inside)
 
 
 @triton.jit
@@ -43,17 +46,17 @@ def _backward(grad, chosen, probs, grad_logits, pairs, K, A, PAIRS: tl.constexpr
     tl.store(grad_logits + at, tl.where(action[None, :] == taken[:, None], by, 0.0) - by * share, mask=inside)
 
 
-def _launch(kernel, shaped: Tensor, inputs, outputs) -> Launch:
+def _launch(kernel, shaped: Tensor, inputs, outputs, **flags: int) -> Launch:
     R, K, A = shaped.shape
     width = lanes(A)
-    constants = {"PAIRS": max(1, _NUMBERS // width), "LANES": width}
+    constants = flags | {"PAIRS": max(1, _NUMBERS // width), "LANES": width}
     grid = (triton.cdiv(R * K, constants["PAIRS"]),)
     return Launch(kernel, grid, (*inputs, *outputs, R * K, K, A), constants, 4)
 
 
 def launch_forward(inputs, outputs, settings) -> Launch:
     """Logits and actions to log-probabilities and probabilities."""
-    return _launch(_forward, inputs[0], inputs, outputs)
+    return _launch(_forward, inputs[0], inputs, outputs, SAVE=has_rows(outputs[1]))
 
 
 def launch_backward(inputs, outputs, settings) -> Launch:
