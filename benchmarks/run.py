@@ -107,7 +107,7 @@ def measure_marginals(report: Report, shapes: Iterable[tuple[int, int, int]], ro
         values = {name: float(run()[0]) for name, run in contenders.items()}
         assert all(abs(value / values["ours"] - 1) < 1e-4 for value in values.values()), values
         where = f"{N}x{T}x{K}"
-        report.times({f"marginal/{name}/{where}": value for name, value in race(contenders, rounds).items()})
+        report.times({f"marginal/{name}/{where}": value for name, value in race(contenders, rounds, warm=True).items()})
         for name in contenders:
             if name != "ours":
                 report.ratio(f"marginal/{name}/{where}", f"marginal/ours/{where}", f"marginal/{name}/{where}")

@@ -196,29 +196,41 @@ def mixtures() -> str:
 _OTHERS = {"ddo": "DDO", "compile": "CompILE", "compile-np": "CompILE-NP"}
 
 
+def _warned(run: dict) -> bool:
+    """Whether discovery said that its answer is not to be relied on."""
+    return any(text.startswith("DiscoveryWarning") for text in run["warnings"])
+
+
 def suite() -> str:
     """The public suite, a row per task: our defaults, then accuracy and boundary F1 of the others."""
     if not (raw.ROOT / raw.SUITE).exists():
         return "*No runs of this version are committed.*\n"
     runs, rows = load(raw.SUITE)["runs"], []
+    others = {name: title for name, title in _OTHERS.items() if any(run["method"] == name for run in runs)}
 
     def middle(mine: list[dict], key: str, form: str = ".2f") -> str:
         return f"{median(run[key] for run in mine):{form}}" if mine else "–"
 
     for task in dict.fromkeys(run["task"] for run in runs):
         here = [run for run in runs if run["task"] == task]
-        by = {name: [run for run in here if run["method"] == name] for name in ("options-exact", *_OTHERS)}
+        by = {name: [run for run in here if run["method"] == name] for name in ("options-exact", *others)}
         ours = by["options-exact"]
         least = f" ({min(run['accuracy'] for run in ours):.2f})" if ours else ""
         cells = [f"`{task}`", here[0]["true_options"], len(ours), ", ".join(str(run["used_options"]) for run in ours)]
         cells += [middle(ours, "accuracy") + least, middle(ours, "nmi")]
         cells.append(f"{middle(ours, 'boundary_f1')}, {middle(ours, 'boundary_f1_within_1')}")
         cells += [middle(ours, "mean_segment_length", ".1f"), middle(ours, "held_out_in_original_units", ".3f")]
-        cells.append(middle(ours, "seconds", ".0f"))
-        cells += [f"{middle(by[name], 'accuracy')}, {middle(by[name], 'boundary_f1')}" for name in _OTHERS]
+        cells += [middle(ours, "seconds", ".0f"), sum(map(_warned, ours))]
+        cells += [f"{middle(by[name], 'accuracy')}, {middle(by[name], 'boundary_f1')}" for name in others]
         rows.append(cells)
     header = "task", "true K", "seeds", "options in use, by seed", "accuracy (minimum)", "NMI", "F1: exact, ± 1"
-    more = "mean length", "held-out nats per step", "seconds", *(f"{name}: accuracy, F1" for name in _OTHERS.values())
+    more = (
+        "mean length",
+        "held-out nats per step",
+        "seconds",
+        "runs that warn",
+        *(f"{name}: accuracy, F1" for name in others.values()),
+    )
     return f"[Raw runs](../{raw.SUITE}); medians over the seeds.\n\n" + markdown([*header, *more], rows)
 
 
