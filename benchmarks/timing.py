@@ -10,8 +10,8 @@ import torch
 def race(contenders: Mapping[str, Callable[[], object]], rounds: int, warm: bool = False) -> dict[str, float]:
     """The minimum time of ``rounds`` runs of each function, in seconds, after one warm-up run; the runs alternate.
 
-    :param warm: run each function once more before it is timed, so that it does not find the caches, the free memory and
-        the waiting threads of the one before: for functions of a few milliseconds
+    :param warm: run each function once more before it is timed, so that it does not find the caches, the free memory
+        and the waiting threads of the one before: for functions of a few milliseconds
 
     With one thread it measures processor time, which other processes affect less; with more threads, wall-clock time.
     """
