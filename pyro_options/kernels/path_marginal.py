@@ -41,22 +41,25 @@ def _probabilities(logits, emission, mask, likelihood, stop, stay, scratch):
 
 
 @numba.njit(**SUMS)
-def _forward(weights, likelihood, stop, stay, mask, alpha, inverse, switch, raw, least):
-    """Filtered ``alpha[t]``, one over its normalizers, and ``switch[t]``, p(b_t = 1 | a_0..t-1).
+def _forward(weights, likelihood, stop, stay, mask, predicted, stayed, inverse, switch, raw, least):
+    """The forward recursion of one episode. Returns log p and the smallest prediction.
 
-    Returns log p and the smallest prediction. A step is normalized in the loop of the next one, so that the division
-    is not waited for.
+    Fills ``predicted[t]``, p(h_t | a_0..t-1), its part ``stayed[t]`` without a termination, one over the normalizers,
+    and ``switch[t]``, p(b_t = 1 | a_0..t-1). A step is normalized in the loop of the next one, so that the division is
+    not waited for.
     """
     T, K = Index(likelihood.shape[0]), Index(likelihood.shape[1])
-    likelihood, stop, stay, alpha = likelihood.reshape(-1), stop.reshape(-1), stay.reshape(-1), alpha.reshape(-1)
+    likelihood, stop, stay = likelihood.reshape(-1), stop.reshape(-1), stay.reshape(-1)
+    predicted, stayed = predicted.reshape(-1), stayed.reshape(-1)
     total, product, scale = 0.0, 1.0, 0.0
     switch[0] = 1.0
     for k in range(K):
-        least[k] = weights[k]
+        least[k] = predicted[k] = weights[k]
+        stayed[k] = 0.0
         raw[k] = weights[k] * likelihood[k]
         scale += raw[k]
     for t in range(ONE, T):
-        now, before, mass = t * K, (t - ONE) * K, 0.0
+        now, mass = t * K, 0.0
         divisor = 1 / scale
         product *= scale
         if not 1e-20 < product < 1e20:
@@ -66,7 +69,6 @@ def _forward(weights, likelihood, stop, stay, mask, alpha, inverse, switch, raw,
         if not mask[t]:
             for k in range(K):
                 raw[k] *= divisor
-                alpha[before + k] = raw[k]
             scale, switch[t] = 1.0, 0.0
             continue
         for k in range(K):
@@ -74,15 +76,14 @@ def _forward(weights, likelihood, stop, stay, mask, alpha, inverse, switch, raw,
         mass *= divisor
         switch[t], scale = mass, 0.0
         for k in range(K):
-            filtered = raw[k] * divisor
-            alpha[before + k] = filtered
-            predicted = weights[k] * mass + stay[now + k] * filtered
-            least[k] = predicted if predicted < least[k] else least[k]
-            raw[k] = predicted * likelihood[now + k]
+            kept = stay[now + k] * (raw[k] * divisor)
+            expected = weights[k] * mass + kept
+            stayed[now + k] = kept
+            predicted[now + k] = expected
+            least[k] = expected if expected < least[k] else least[k]
+            raw[k] = expected * likelihood[now + k]
             scale += raw[k]
     inverse[T - ONE] = 1 / scale
-    for k in range(K):
-        alpha[(T - ONE) * K + k] = raw[k] / scale
     faintest = 1.0
     for k in range(K):
         faintest = least[k] if least[k] < faintest else faintest
@@ -90,57 +91,51 @@ def _forward(weights, likelihood, stop, stay, mask, alpha, inverse, switch, raw,
 
 
 @numba.njit(**SUMS)
-def _backward(
-    weights, likelihood, stop, stay, mask, alpha, inverse, switch, beta, most,
-    grad_weights, grad_logits, grad_emission, starts,
-):  # fmt: skip
-    """Gradients from the messages of one episode. Returns one over the largest backward message.
+def _backward(weights, likelihood, stop, stay, mask, inverse, switch, beta, most, restarts, grad_weights):
+    """The backward recursion of one episode. Returns one over the largest message.
 
-    Messages are divided by the normalizers of the forward recursion, so that their products with ``alpha`` are
-    probabilities as they are.
+    Messages are divided by the normalizers of the forward recursion, so that their products with predictions are
+    probabilities as they are. They replace ``likelihood``; ``restarts[t]`` is the message to a termination at ``t``.
     """
     T, K = Index(likelihood.shape[0]), Index(likelihood.shape[1])
-    likelihood, stop, stay, alpha = likelihood.reshape(-1), stop.reshape(-1), stay.reshape(-1), alpha.reshape(-1)
-    grad_logits, grad_emission, starts = grad_logits.reshape(-1), grad_emission.reshape(-1), starts.reshape(-1)
+    likelihood, stop, stay, restarts = likelihood.reshape(-1), stop.reshape(-1), stay.reshape(-1), restarts.reshape(-1)
     for k in range(K):
         beta[k] = most[k] = 1.0
         grad_weights[k] = 0.0
-    for back in range(ONE, T):
+    for back in range(ONE, T + ONE):
         t = T - back
-        now, before, restart = t * K, (t - ONE) * K, 0.0
-        if not mask[t]:
-            for k in range(K):
-                grad_logits[now + k] = 0.0
-                grad_emission[now + k] = 0.0
-            if len(starts):
-                for k in range(K):
-                    starts[now + k] = 0.0
+        now, restart, divisor, started = t * K, 0.0, inverse[t], switch[t]
+        if not mask[t] and t > 0:
             continue
-        divisor, started = inverse[t], switch[t]
         for k in range(K):
-            beta[k] *= likelihood[now + k] * divisor
-            restart += weights[k] * beta[k]
-        if len(starts):
-            for k in range(K):
-                starts[now + k] = weights[k] * beta[k] * started
+            message = beta[k] * likelihood[now + k] * divisor
+            likelihood[now + k] = beta[k] = message
+            grad_weights[k] += message * started
+            restart += weights[k] * message
         for k in range(K):
-            start, stayed = weights[k] * beta[k] * started, stay[now + k] * alpha[before + k]
-            grad_weights[k] += start
-            grad_emission[now + k] = start + stayed * beta[k]
-            grad_logits[now + k] = stayed * stop[now + k] * (restart - beta[k])
-        for k in range(K):
+            restarts[now + k] = restart
             beta[k] = stay[now + k] * beta[k] + stop[now + k] * restart
             most[k] = beta[k] if beta[k] > most[k] else most[k]
     largest = 1.0
     for k in range(K):
-        start = weights[k] * beta[k] * likelihood[k] * inverse[0]
-        grad_weights[k] += start
-        grad_logits[k] = 0.0
-        grad_emission[k] = start if mask[0] else 0.0
-        if len(starts):
-            starts[k] = grad_emission[k]
+        grad_weights[k] *= weights[k]
         largest = most[k] if most[k] > largest else largest
     return 1 / largest
+
+
+@numba.njit(**SUMS)
+def _gradients(message, predicted, stayed, stop, restarts, mask, grad_logits, grad_emission):
+    """Gradients from the results of both recursions. What those left of masked steps is not looked at."""
+    message, predicted, stayed = message.reshape(-1), predicted.reshape(-1), stayed.reshape(-1)
+    stop, restarts = stop.reshape(-1), restarts.reshape(-1)
+    flat_logits, flat_emission = grad_logits.reshape(-1), grad_emission.reshape(-1)
+    for i in range(message.size):
+        flat_emission[i] = predicted[i] * message[i]
+        flat_logits[i] = stayed[i] * stop[i] * (restarts[i] - message[i])
+    for t in range(len(mask)):
+        if not mask[t]:
+            grad_emission[t] = 0.0
+            grad_logits[t] = 0.0
 
 
 @numba.njit(**PLAIN)
@@ -204,30 +199,34 @@ def log_marginal(
 ):
     """Marginals, and gradients and starts unless their arrays are empty, of episodes ``first`` to ``last - 1``."""
     T, K = emission.shape[1:]
-    likelihood, stop, stay, alpha = np.empty((T, K)), np.empty((T, K)), np.empty((T, K)), np.empty((T, K))
-    scratch, switch = np.empty(T * K), np.empty(T)
-    weights, beta, inverse = np.empty(K), np.empty(K), np.empty(T)
-    raw, extreme, sums = np.empty(K), np.empty(K), np.empty(K)
+    likelihood, stop, stay, scratch = np.empty((T, K)), np.empty((T, K)), np.empty((T, K)), np.empty((T, K))
+    predicted, stayed, switch, inverse = np.empty((T, K)), np.empty((T, K)), np.empty(T), np.empty(T)
+    weights, message, extreme, sums = np.empty(K), np.empty(K), np.empty(K), np.empty(K)
     nothing = np.empty((0, K), dtype=emission.dtype)
     for n in range(first, last):
         for k in range(K):
             weights[k] = math.exp(np.float64(log_weights[n, k]))
-        divided = _probabilities(logits[n], emission[n], mask[n], likelihood, stop, stay, scratch)
-        total, faintest = _forward(weights, likelihood, stop, stay, mask[n], alpha, inverse, switch, raw, extreme)
+        divided = _probabilities(logits[n], emission[n], mask[n], likelihood, stop, stay, scratch.reshape(-1))
+        total, faintest = _forward(
+            weights, likelihood, stop, stay, mask[n], predicted, stayed, inverse, switch, message, extreme
+        )
         value[n] = total + divided
         begun = starts[n] if len(starts) else nothing
         if len(grad_weights):
             behind = _backward(
-                weights, likelihood, stop, stay, mask[n], alpha, inverse, switch, beta, extreme,
-                sums, grad_logits[n], grad_emission[n], begun,
-            )  # fmt: skip
+                weights, likelihood, stop, stay, mask[n], inverse, switch, message, extreme, scratch, sums
+            )
             grad_weights[n] = sums
             faintest = min(faintest, behind)
+            _gradients(likelihood, predicted, stayed, stop, scratch, mask[n], grad_logits[n], grad_emission[n])
+            for t in range(len(begun)):
+                for k in range(K):
+                    begun[t, k] = weights[k] * switch[t] * likelihood[t, k] if mask[n, t] else 0.0
         if faintest < FAINT:
-            exact = _log_forward(log_weights[n], logits[n], emission[n], mask[n], alpha, switch)
+            exact = _log_forward(log_weights[n], logits[n], emission[n], mask[n], predicted, switch)
             value[n] = exact
             if len(grad_weights):
                 _log_backward(
-                    exact, log_weights[n], logits[n], emission[n], mask[n], alpha, switch, beta,
+                    exact, log_weights[n], logits[n], emission[n], mask[n], predicted, switch, message,
                     grad_weights[n], grad_logits[n], grad_emission[n], begun,
                 )  # fmt: skip
