@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import threading
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import cache, cached_property
@@ -14,6 +13,8 @@ import numpy as np
 import torch
 from pyro.ops.provenance import detach_provenance, get_provenance, track_provenance
 from torch import Tensor
+
+from .threads import run_shares
 
 
 class DeviceKernels(Protocol):
@@ -103,21 +104,11 @@ class Kernels:
         if device == "cpu":
             between = [np.array(settings)] if settings else []
             arrays = [*(x.numpy() for x in inputs), *between, *(x.numpy() for x in outputs)]
-            self._run_threads(kernel, len(inputs[0]), work, arrays)
+            shares = max(1, min(torch.get_num_threads(), len(inputs[0]), work // self.thread_work))
+            edges = [len(inputs[0]) * i // shares for i in range(shares + 1)]
+            run_shares(getattr(self.module, kernel), [(first, last, *arrays) for first, last in pairwise(edges)])
         else:
             DEVICES[device].run(self.name, kernel, inputs, outputs, settings)
-
-    def _run_threads(self, kernel: str, num_rows: int, work: int, arrays: Sequence[np.ndarray]) -> None:
-        function = getattr(self.module, kernel)
-        shares = max(1, min(torch.get_num_threads(), num_rows, work // self.thread_work))
-        edges = [num_rows * i // shares for i in range(shares + 1)]
-        calls = [(first, last, *arrays) for first, last in pairwise(edges)]
-        threads = [threading.Thread(target=function, args=call) for call in calls[1:]]
-        for thread in threads:
-            thread.start()
-        function(*calls[0])
-        for thread in threads:
-            thread.join()
 
 
 #: every kernel by its module in this folder, with the least work per thread. Each saves at least a twentieth of a

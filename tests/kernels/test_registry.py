@@ -9,7 +9,7 @@ import pyro_options.kernels
 from pyro_options.kernels.registry import KERNELS
 
 FOLDER = Path(pyro_options.kernels.__file__).parent
-NOT_KERNELS = {"__init__", "registry", "numba_math"}
+NOT_KERNELS = {"__init__", "registry", "numba_math", "threads"}
 
 
 def test_every_kernel_is_registered_once():
