@@ -34,7 +34,7 @@ class Args:
     episodes: int = 256
     length: int = 300
     num_options: int = 7
-    epochs: int = 10
+    epochs: int = 40
     """epochs that are measured, after one that is not"""
     out: Path | None = None
     """JSON file to write the figures to"""

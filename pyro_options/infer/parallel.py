@@ -109,15 +109,16 @@ class Processes(Workers):
     def average(self, parameters, numbers):
         if self._owed:  # this process failed before it came to whole(), where the others wait
             self.whole(torch.full((self._owed,), torch.nan, device=parameters[0].device))
-        present = [float(p.grad is not None) for p in parameters]
         weighted = [self._share * number if self._share else 0.0 for number in numbers]
-        summed = self.sum(torch.tensor([*present, *weighted], dtype=torch.float64))
-        trained = [p for p, count in zip(parameters, summed.tolist()) if count]
-        gradients = [self._share * one if self._share else torch.zeros_like(one) for one in zero_filled(trained)]
-        flat = self.sum(torch.cat([one.flatten() for one in gradients]))
-        for parameter, part in zip(trained, flat.split([one.numel() for one in gradients])):
-            parameter.grad = part.view_as(parameter)
-        return summed[len(parameters) :].tolist()
+        about = [*(float(p.grad is not None) for p in parameters), *weighted]
+        gradients = [self._share * one if self._share else torch.zeros_like(one) for one in zero_filled(parameters)]
+        sizes = [len(about), *(one.numel() for one in gradients)]
+        flat = torch.cat([gradients[0].new_tensor(about), *(one.flatten() for one in gradients)])
+        summed, *parts = self.sum(flat).split(sizes)  # one collective: their number costs more than their size
+        present, found = summed[: len(parameters)].tolist(), summed[len(parameters) :].tolist()
+        for parameter, part, count in zip(parameters, parts, present):
+            parameter.grad = part.view_as(parameter) if count else None
+        return found
 
     def whole(self, values):
         self._owed = 0
