@@ -72,13 +72,13 @@ def with_families(config: MethodConfig, data: Trajectories) -> MethodConfig:
     if isinstance(config.model, nn.Module):
         return config
     families = resolved_families(data, config.action_families, config.censored)
-    start = config.start or guide_entry(config.guide).start
-    if start is None:
-        real = not isinstance(families, str) and any(isinstance(one, GaussianFamily) for one in families)
-        start = "stretches" if config.may_imitate and real else "random"
+    real = not isinstance(families, str) and any(isinstance(one, GaussianFamily) for one in families)
+    imitates = config.may_imitate and real
+    start = config.start or guide_entry(config.guide).start or ("stretches" if imitates else "random")
     growth = config.growth
-    if growth.birth is None:
-        growth = replace(growth, birth="stretches" if start == "stretches" else "halve")
+    if growth.birth is None:  # the same whether hard options or another start go on
+        like_stretches = start == "stretches" or (start == "hard" and imitates)
+        growth = replace(growth, birth="stretches" if like_stretches else "halve")
     return replace(config, action_families=families, start=start, growth=growth)
 
 

@@ -1,6 +1,7 @@
 """Fits of policies and terminations to steps whose options are known: the second half of an alternation."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -41,32 +42,49 @@ def penalty(parameters: list[nn.Parameter]) -> Tensor:
     return torch.stack([p.square().sum() for p in parameters]).sum() / (2 * PRIOR_SCALE**2)
 
 
-def fit_policy(policy: nn.Module, states: Tensor, actions: Tensor, options: Tensor, steps: int) -> None:
+def rows_of_each(options: Tensor, num_options: int) -> tuple[Tensor, Tensor]:
+    """The rows of each option ``(K, B)``, and which of these exist.
+
+    :param options: of each row, ``(S,)``
+    """
+    counts = torch.bincount(options, minlength=num_options)
+    order, most = options.argsort(stable=True), int(counts.max())
+    place = torch.arange(most, device=options.device)
+    mask = place < counts.unsqueeze(-1)
+    first = (counts.cumsum(0) - counts).unsqueeze(-1)
+    return order[torch.where(mask, first + place, 0)], mask
+
+
+def fit_policy(policy: Any, states: Tensor, actions: Tensor, options: Tensor, steps: int) -> None:
     """Maximizes the posterior density of a policy's parameters, each option given its own steps.
 
     :param states: ``(S, D)``
     :param options: of each step, ``(S,)``
     """
     own = component_parameters(policy)
+    rows, mask = rows_of_each(options, policy.num_options)
+    taken = actions[rows]
 
     def loss() -> Tensor:
-        log_prob = policy(states).component_log_prob(actions).gather(-1, options.unsqueeze(-1))
-        return (penalty(own) - log_prob.sum()) / len(options)
+        log_prob = policy.own_log_prob(policy.features(states)[rows], taken)
+        return (penalty(own) - log_prob[mask].sum()) / len(options)
 
     minimize(loss, list(policy.parameters()), steps)
     bound_certainty(policy)
 
 
-def fit_each(policy: nn.Module, states: Tensor, actions: Tensor, mask: Tensor, steps: int) -> None:
+def fit_each(policy: Any, states: Tensor, actions: Tensor, mask: Tensor, steps: int) -> None:
     """The same for options that each have a set of steps of their own, which may overlap; a shared network is kept.
 
     :param states: ``(K, B, D)``
     :param mask: of steps that exist, ``(K, B)``
     """
-    own, parameters = torch.arange(len(states), device=states.device), component_parameters(policy)
+    parameters = component_parameters(policy)
+    with torch.no_grad():
+        features = policy.features(states)
 
     def loss() -> Tensor:
-        log_prob = policy(states).component_log_prob(actions)[own, :, own]  # (K, B), each under its own option
+        log_prob = policy.own_log_prob(features, actions)  # (K, B)
         return (penalty(parameters) - (log_prob * mask).sum()) / mask.sum()
 
     minimize(loss, parameters, steps)

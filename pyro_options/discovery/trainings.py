@@ -59,9 +59,13 @@ class Trainings:
         return make_plan(self.data, config, *settings, **given)
 
     def begin(self, plan: Plan, number: int, saved: Checkpoint | None = None) -> Trainer:
-        """A new trainer with the initial values of restart ``number``."""
+        """A new trainer with the initial values of restart ``number``.
+
+        The first may begin with hard options; the others then have the default start, to compete with them.
+        """
         set_seed(restart_seed(self.seed, number))
-        parts = assemble(self.data, plan.config, plan.train)
+        config = replace(plan.config, start=None) if number and plan.config.start == "hard" else plan.config
+        parts = assemble(self.data, config, plan.train)
         return Trainer(
             parts.model,
             parts.guide,

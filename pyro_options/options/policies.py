@@ -57,6 +57,15 @@ class _OptionHeads(ReadsStates, nn.Module):
         """``(..., T, K, out)``."""
         return self.read(states)
 
+    def features(self, states: Tensor) -> Tensor:
+        """What the heads read: the output of the shared network."""
+        network, _ = self.state_layer()
+        return states if network is None else network(states)
+
+    def own_outputs(self, features: Tensor) -> Tensor:
+        """The output of each option's head on its own rows: ``(K, B, F)`` to ``(K, B, out)``."""
+        return torch.baddbmm(self.heads.bias.unsqueeze(1), features, self.heads.weight.transpose(1, 2))
+
 
 class CategoricalPolicy(_OptionHeads):
     """π_k(a | s) over ``num_actions`` discrete actions: states ``(..., T, state_dim)`` to their distribution."""
@@ -74,6 +83,10 @@ class CategoricalPolicy(_OptionHeads):
     def distribution(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> CategoricalActions:
         """The distribution of actions from the outputs of the heads, ``(..., T, K, num_actions)``."""
         return CategoricalActions(outputs, path, mask)
+
+    def own_log_prob(self, features: Tensor, actions: Tensor) -> Tensor:
+        """log π_k(a | s) of rows that each belong to one option: ``(K, B, F)`` and ``(K, B)`` to ``(K, B)``."""
+        return self.distribution(self.own_outputs(features).unsqueeze(-2)).component_log_prob(actions).squeeze(-1)
 
     def forward(self, states: Tensor, path: Tensor | None = None, mask: Tensor | None = None) -> CategoricalActions:
         return self.distribution(self.outputs(states), path, mask)
@@ -126,11 +139,29 @@ class GaussianHeads(_OptionHeads):
         """Log standard deviations in multiples of ``unit``, ``(K, A)``."""
         return self.log_scale().clamp(min=self.min_log_scale)
 
-    def gaussian(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> GaussianActions:
-        """The distribution of the Gaussian dimensions from their outputs, ``(..., T, K, A)``."""
+    def gaussian(
+        self, outputs: Tensor, path=None, mask: Tensor | None = None, log_scale: Tensor | None = None
+    ) -> GaussianActions:
+        """The distribution of the Gaussian dimensions from their outputs, ``(..., T, K, A)``.
+
+        :param log_scale: instead of :meth:`total_log_scale`
+        """
         bounds = (self.low.to(outputs.dtype), self.high.to(outputs.dtype)) if self.saturates else None
         mean = self.center.to(outputs.dtype) + self.unit.to(outputs.dtype) * outputs
-        return GaussianActions(mean, self.total_log_scale(), path, mask, bounds)
+        return GaussianActions(mean, self.total_log_scale() if log_scale is None else log_scale, path, mask, bounds)
+
+    def own_log_prob(self, features: Tensor, actions: Tensor) -> Tensor:
+        """log π_k(a | s) of rows that each belong to one option: ``(K, B, F)`` and ``(K, B, A)`` to ``(K, B)``."""
+        scale = self.total_log_scale()[:, None, None]
+        actions_of = self.distribution(self.own_outputs(features).unsqueeze(-2), log_scale=scale)
+        return actions_of.component_log_prob(actions).squeeze(-1)
+
+    def distribution(self, outputs: Tensor, path=None, mask: Tensor | None = None, log_scale: Tensor | None = None):
+        """The distribution of actions from the outputs of the heads, ``(..., T, K, out)``.
+
+        :param log_scale: of the Gaussian dimensions, instead of :meth:`total_log_scale`
+        """
+        raise NotImplementedError
 
     def standardized_gaussian(self, outputs: Tensor, actions: Tensor) -> tuple[GaussianActions, Tensor, Tensor]:
         """The Gaussian dimensions in multiples of ``unit`` from ``center``, which do not depend on the user's units.
@@ -188,9 +219,8 @@ class GaussianPolicy(GaussianHeads):
         """The family of each action dimension."""
         return tuple(GaussianFamily(*bounds) for bounds in zip(self.low.tolist(), self.high.tolist()))
 
-    def distribution(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> GaussianActions:
-        """The distribution of actions from the outputs of the heads, ``(..., T, K, action_dim)``."""
-        return self.gaussian(outputs, path, mask)
+    def distribution(self, outputs, path=None, mask=None, log_scale=None) -> GaussianActions:
+        return self.gaussian(outputs, path, mask, log_scale)
 
     def standardized_log_prob(self, states: Tensor, actions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """log π_k(a_t | s_t) in standardized units ``(..., T, K)``, and the nats to add to each step in the user's.
@@ -244,10 +274,10 @@ class MixedPolicy(GaussianHeads):
         """The family of each action dimension."""
         return self.layout.families
 
-    def distribution(self, outputs: Tensor, path=None, mask: Tensor | None = None) -> MixedActions:
-        """The distribution of actions from the outputs of the heads, ``(..., T, K, out)``."""
+    def distribution(self, outputs, path=None, mask=None, log_scale=None) -> MixedActions:
         real, *logits = outputs.split(self.layout.sizes, -1)
-        return MixedActions(self.layout, self.gaussian(real), [CategoricalActions(part) for part in logits], path, mask)
+        gaussian = self.gaussian(real, log_scale=log_scale)
+        return MixedActions(self.layout, gaussian, [CategoricalActions(part) for part in logits], path, mask)
 
     def standardized_log_prob(self, states: Tensor, actions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """As that of :class:`GaussianPolicy`; categorical dimensions have no units."""
