@@ -193,7 +193,7 @@ def mixtures() -> str:
 
 
 #: methods of the suite beside ours, with their names in its table
-_OTHERS = {"ddo": "DDO", "compile": "CompILE", "compile-np": "CompILE-NP"}
+_OTHERS = {"options": "`relaxed` guide", "ddo": "DDO", "compile": "CompILE", "compile-np": "CompILE-NP"}
 
 
 def _warned(run: dict) -> bool:

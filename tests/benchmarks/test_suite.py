@@ -223,7 +223,7 @@ def test_the_determinant_of_other_units_spares_actions_at_a_bound(suite):
 
 def test_what_methods_are_told(suite):
     task = make(suite, "pick_and_place")
-    assert suite.settings("options-exact", task) == {}
+    assert suite.settings("options-exact", task) == {} == suite.settings("options", task)
     assert suite.settings("ddo", task)["num_options"] == 8 == suite.settings("compile", task)["num_segments"]
     told = suite.settings("compile-np", task)
     assert "num_options" not in told
@@ -245,6 +245,13 @@ def test_coverage_counts_intervals_of_ours_that_contain_the_truth(suite):
     rows = [row(4, [4, 4]), row(4, [2, 5]), row(4, [5, 7]), row(1, [2, 3]), row(None, [1, 1]), row(4, [4, 4], "ddo")]
     assert suite.coverage(rows) == (2, 4)
     assert suite.coverage([]) == (0, 0)
+    assert suite.coverage([row(4, [3, 3]) | {"true_in_use": 3}]) == (1, 1)
+
+
+def test_a_rare_skill_is_not_among_the_true_options_in_use(suite):
+    assert suite.truly_in_use(suite.TASKS["rare_skill_6"](0)) == 3
+    assert suite.truly_in_use(suite.TASKS["rare_skill_20"](0)) == 4
+    assert suite.truly_in_use(make(suite, "random_actions")) == 1
 
 
 def test_the_suite_runs(run_script, tmp_path):
