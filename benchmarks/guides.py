@@ -46,6 +46,8 @@ class Args:
     """grow K"""
     from_one: bool = False
     """also grow K from one option"""
+    rules: tuple[str, ...] = ()
+    """other rules to grow K by, with the births of each"""
     paper: bool = False
     """also train with the paper's own settings, for 12,000 updates of 128 episodes"""
     num_options: int = 8
@@ -83,6 +85,8 @@ def rows(args: Args) -> dict[str, dict]:
                 "max_options": args.max_options,
                 "initial_options": 1,
             }
+    for rule, guide in product(args.rules, args.guides):
+        named[f"growth by {rule}, {guide}"] = {"guide": guide, "rule": rule, "max_options": args.max_options}
     return named | (PAPER if args.paper else {})
 
 

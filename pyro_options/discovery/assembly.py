@@ -11,6 +11,7 @@ from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
 from pyro_options.growth.contracts import GrowableGuide, fulfills
 from pyro_options.growth.resizing import reweight
+from pyro_options.growth.rules import TrialRule
 from pyro_options.guides.gem import GammaConcentration, GrowableGEM, PointGEM, weights_guide
 from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.infer.schedules import Exponential
@@ -21,7 +22,7 @@ from .action_families import resolved_families
 from .budget import Budget, state_inputs
 from .capacity import AUTO
 from .config import MethodConfig, method_config
-from .growth import BIRTHS, REMOVALS, RULES, Growth
+from .growth import BIRTHS, MANY_BIRTHS, REMOVALS, RULES, Growth
 from .hard_search import start_hard
 from .presets import with_preset
 from .registry import GUIDES, MODELS, WEIGHTS, Pieces, guide_entry
@@ -70,16 +71,26 @@ def with_families(config: MethodConfig, data: Trajectories) -> MethodConfig:
     already has its own families and start.
     """
     if isinstance(config.model, nn.Module):
-        return config
+        return replace(config, growth=with_birth(config, like_stretches=False))
     families = resolved_families(data, config.action_families, config.censored)
     real = not isinstance(families, str) and any(isinstance(one, GaussianFamily) for one in families)
     imitates = config.may_imitate and real
     start = config.start or guide_entry(config.guide).start or ("stretches" if imitates else "random")
-    growth = config.growth
-    if growth.birth is None:  # the same whether hard options or another start go on
-        like_stretches = start == "stretches" or (start == "hard" and imitates)
-        growth = replace(growth, birth="stretches" if like_stretches else "halve")
+    # the same births whether hard options or another start go on
+    growth = with_birth(config, like_stretches=start == "stretches" or (start == "hard" and imitates))
     return replace(config, action_families=families, start=start, growth=growth)
+
+
+def with_birth(config: MethodConfig, like_stretches: bool) -> Growth:
+    """The settings of growth with a birth, if it was left open.
+
+    :param like_stretches: whether options start from stretches
+    """
+    if config.growth.birth is not None:
+        return config.growth
+    draws = guide_entry(config.guide).draws and config.may_be_born_from_stretches
+    from_few = config.growth.starts_with_few and draws
+    return replace(config.growth, birth="stretches" if like_stretches or from_few else "halve")
 
 
 def make_plan(
@@ -246,7 +257,9 @@ def _guide(config: MethodConfig, pieces: Pieces) -> Any:
 
 def _growth_handler(data: Trajectories, growth: Growth, model: Any, guide: Any) -> GrowthMessenger:
     max_rows = max(8, min(128, 4800 // data.typical_length))
-    rule = RULES[growth.rule]() if isinstance(growth.rule, str) else growth.rule
+    rule = growth.rule
+    if isinstance(rule, str):
+        rule = TrialRule(MANY_BIRTHS) if rule == "trial" and growth.starts_with_few else RULES[rule]()
     birth = BIRTHS[growth.birth](max_rows) if isinstance(growth.birth, str) else growth.birth
     removals = [REMOVALS[one](max_rows) if isinstance(one, str) else one for one in growth.removals or ()]
     assert growth.check_every is not None and growth.patience is not None and growth.settle is not None

@@ -157,16 +157,17 @@ class MethodConfig:
     def complete(self) -> "MethodConfig":
         """The same settings with ``None`` replaced by the defaults of the guide and the rule."""
         prior = self.prior_name if self.prior is None else self.prior
-        growth = self.growth.complete(guide_entry(self.guide).rule)
-        if growth.birth is None and not self.may_imitate:
-            growth = replace(growth, birth="halve")
-        return replace(self, prior=prior, growth=growth)
+        return replace(self, prior=prior, growth=self.growth.complete(guide_entry(self.guide).rule))
 
     @property
     def may_imitate(self) -> bool:
         """Whether options may start from stretches of demonstrations without being told to, if actions are real."""
-        plain = self.model == "options" and self.guide == "exact" and self.prior_name != "uniform"
-        return plain and self.network is None
+        return self.may_be_born_from_stretches and self.guide == "exact" and self.prior_name != "uniform"
+
+    @property
+    def may_be_born_from_stretches(self) -> bool:
+        """Whether new options can imitate stretches of demonstrations."""
+        return self.model == "options" and self.network is None
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as JSON values; objects become their type and settings."""

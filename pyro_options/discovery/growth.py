@@ -88,15 +88,25 @@ class Growth:
         return replace(self, **missing | {"rule": chosen})
 
     @property
+    def starts_with_few(self) -> bool:
+        """Whether K starts so low, and is doubled so rarely, that births must do what a start with several does."""
+        return self.judges_after_training and self.initial_options is not None and self.initial_options < FEW
+
+    @property
     def judges_after_training(self) -> bool:
         """Whether births are judged after training them, on episodes that are not trained on."""
         return self.rule == "trial" or isinstance(self.rule, TrialRule)
 
 
+#: K below which ``trial`` starts with few options, and the births of each check as a multiple of K from there: a few
+#: checks must then find what many initial options would
+FEW = 4
+MANY_BIRTHS = 7.0
+
 #: defaults of each rule, chosen by measurement on the message task (``trial``: on Breakout). ``evidence`` refuses
 #: useless births, so it can check often; the paper's usage rules keep every birth. ``trial`` starts with many options:
 #: untrained options tend to specialize on behaviours, copies of a trained one on episodes. Its births are ``stretches``
-#: if options start from stretches, else ``halve``
+#: if options start from stretches, and from :data:`FEW` with a guide that draws paths, else ``halve``
 GROWTH_DEFAULTS = {
     "usage": Growth(None, "split", (), 80, 1, 1, 1),
     "posterior-usage": Growth(None, "split", (), 80, 1, 1, 1),

@@ -13,7 +13,7 @@ from pyro_options import discover
 from pyro_options.discovery import METHODS, Budget, Growth, MethodConfig, assemble, assembly, build, method_config
 from pyro_options.discovery.assembly import make_plan
 from pyro_options.errors import InputError
-from pyro_options.growth import EvidenceRule, Prune, RandomBirth, TrialRule, UsageRule
+from pyro_options.growth import EvidenceRule, Prune, RandomBirth, SplitBirth, TrialRule, UsageRule
 from pyro_options.guides import Exact, GrowableGEM
 from pyro_options.handlers import collapse
 from pyro_options.models import GEM, OptionHMM, Uniform
@@ -75,7 +75,23 @@ def test_the_default_growth_rule_depends_on_the_guide():
     assert method_config("options-exact", max_options=3).growth.initial_options == 3
     assert method_config("options-exact", rule="usage").growth.initial_options == 1
     told = method_config("options-paper", rule="trial", initial_options=2).growth
-    assert (told.rule, told.initial_options, told.birth, told.removals) == ("trial", 2, "halve", ("prune", "merge"))
+    assert (told.rule, told.initial_options, told.removals) == ("trial", 2, ("prune", "merge"))
+
+
+def test_growth_from_few_options_makes_many_and_from_stretches_if_paths_are_drawn():
+    data = make_episodes()
+    few, several = (build("options", data, initial_options=n) for n in (1, 16))
+    assert few.config.growth.birth == "stretches" and several.config.growth.birth == "halve"
+    assert (few.growth.rule.rate, several.growth.rule.rate) == (7.0, 1.0)
+    given = build("options", data, growth=Growth(TrialRule(2.0), "halve", initial_options=1)).growth
+    assert given.rule.rate == 2.0 and isinstance(given.birth, SplitBirth)
+    network = build("options", data, initial_options=1, network=torch.nn.Linear(data.state_dim, 3))
+    assert network.config.growth.birth == "halve"
+    for without_noise in ("options-exact", "options-relaxed-marginal"):
+        one = build(without_noise, data, initial_options=1)
+        assert (one.config.growth.birth, one.growth.rule.rate) == ("halve", 7.0)
+    evidence = build("options-paper", data).config.growth
+    assert (evidence.initial_options, evidence.birth) == (1, "data")
 
 
 def test_a_rule_object_has_the_defaults_of_its_name():
