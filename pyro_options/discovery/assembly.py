@@ -88,8 +88,8 @@ def with_birth(config: MethodConfig, like_stretches: bool) -> Growth:
     """
     if config.growth.birth is not None:
         return config.growth
-    draws = guide_entry(config.guide).draws and config.may_be_born_from_stretches
-    from_few = config.growth.starts_with_few and draws
+    alike = not guide_entry(config.guide).splits and config.may_be_born_from_stretches
+    from_few = config.growth.starts_with_few and alike
     return replace(config.growth, birth="stretches" if like_stretches or from_few else "halve")
 
 

@@ -106,7 +106,7 @@ MANY_BIRTHS = 7.0
 #: defaults of each rule, chosen by measurement on the message task (``trial``: on Breakout). ``evidence`` refuses
 #: useless births, so it can check often; the paper's usage rules keep every birth. ``trial`` starts with many options:
 #: untrained options tend to specialize on behaviours, copies of a trained one on episodes. Its births are ``stretches``
-#: if options start from stretches, and from :data:`FEW` with a guide that draws paths, else ``halve``
+#: if options start from stretches, and from :data:`FEW` with an amortized guide, else ``halve``
 GROWTH_DEFAULTS = {
     "usage": Growth(None, "split", (), 80, 1, 1, 1),
     "posterior-usage": Growth(None, "split", (), 80, 1, 1, 1),

@@ -194,8 +194,8 @@ class GuideEntry:
     :param max_learning_rate: upper limit for the encoder, where a :class:`Budget` for linear policies would give more
     :param start: the start that it needs, see :attr:`MethodConfig.start`; ``None`` for any
     :param trains: whether it is trained after the start, by default
-    :param draws: whether it draws paths. Its noise then hides the small differences between copies of an option, which
-        stay alike
+    :param splits: whether copies of a trained option come to differ; with the amortized guides they stay alike, with
+        noise and without
     """
 
     kind: type | None
@@ -207,7 +207,7 @@ class GuideEntry:
     max_learning_rate: float = math.inf
     start: str | None = None
     trains: bool = True
-    draws: bool = True
+    splits: bool = False
 
 
 #: every model by name
@@ -222,14 +222,14 @@ WEIGHTS: Mapping[str, Callable[[int], PyroModule]] = {"sticky-options": Growable
 
 #: every guide by name
 GUIDES: Mapping[str, GuideEntry] = {
-    "exact": GuideEntry(Exact, _exact, ("options", "sticky-options"), rule="trial", entropy_weight=0.0, draws=False),
-    "hard": GuideEntry(Exact, _exact, rule="trial", entropy_weight=0.0, start="hard", trains=False, draws=False),
+    "exact": GuideEntry(Exact, _exact, ("options", "sticky-options"), rule="trial", entropy_weight=0.0, splits=True),
+    "hard": GuideEntry(Exact, _exact, rule="trial", entropy_weight=0.0, start="hard", trains=False, splits=True),
     "paper": GuideEntry(Relaxed, partial(_amortized, Relaxed)),
     "relaxed": GuideEntry(
         Structured, partial(_structured, Structured), rule="trial", entropy_weight=0.0, temperatures=(0.3, 0.03)
     ),
     "relaxed-marginal": GuideEntry(
-        StructuredMarginal, partial(_structured, StructuredMarginal), rule="trial", entropy_weight=0.0, draws=False
+        StructuredMarginal, partial(_structured, StructuredMarginal), rule="trial", entropy_weight=0.0
     ),
     "score-function": GuideEntry(ScoreFunction, partial(_amortized, ScoreFunction)),
     "straight-through": GuideEntry(StraightThrough, partial(_amortized, StraightThrough)),

@@ -1,9 +1,9 @@
 """Removals: prune a component that the others can replace, or merge two into one."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -21,11 +21,24 @@ from .verdict import Verdict
 FEWEST_TRAINED = 128
 
 
+#: shares of a fit after which it is asked whether a merge may still be accepted, and how many times faster than lately
+#: its loss may fall in what is left
+MILESTONES = (0.125, 0.25, 0.5, 0.75)
+FASTER = 2.0
+
+
 class Removal(Protocol):
     """Tries components, removes those that pass its test, and undoes the other attempts bit for bit."""
 
     def __call__(self, scene: Scene, optimizer=None) -> list[Move]:
         """:returns: the moves that were tried, accepted or not"""
+
+
+@runtime_checkable
+class Costly(Protocol):
+    """A removal that takes long: it is not tried again soon after it was refused."""
+
+    kind: str  # of its moves
 
 
 def without(log_weights: Tensor, gone: Sequence[int]) -> Tensor:
@@ -123,6 +136,37 @@ class _Judges:
             return replace(loss, accepted=False)
         return loss if self.held_out is None else verdict
 
+    def excess(self, joined: Tensor, removed: int) -> float:
+        """Nats that the first rows to judge lose too many for a removal, with the components as they are now.
+
+        :param joined: log weights, which are refitted
+        """
+        likelihoods = self.likelihoods()
+        loss = float((self._before[0] - likelihoods.parts[0](likelihoods.refit(joined))).double().sum())
+        if self.held_out is not None:
+            return loss - (self.tolerance - self._lost)
+        scale = len(self.scene.data) / len(self.trained)
+        return loss * scale - (self.tolerance + removed * self._size)
+
+
+class _Outlook:
+    """Whether a fit is in vain: what it lacks would not be made up in the steps that are left."""
+
+    def __init__(self, excess: Callable[[], float], steps: int):
+        self._excess, self._steps = excess, steps
+        self._milestones = {round(share * steps) for share in MILESTONES}
+        self._last: tuple[int, float] | None = None
+
+    def __call__(self, step: int) -> bool:
+        if step not in self._milestones:
+            return False
+        lacking, before = self._excess(), self._last
+        self._last = step, lacking
+        if before is None or not lacking > 0:
+            return False
+        rate = max(0.0, (before[1] - lacking) / (step - before[0]))
+        return lacking > FASTER * rate * (self._steps - step)
+
 
 @dataclass(frozen=True)
 class _Likelihoods:
@@ -181,6 +225,7 @@ class Merge(_Judged):
     steps: int = 100
     learning_rate: float = 0.02
     fit_rows: int = 256
+    kind: ClassVar[str] = "merge"
 
     def __call__(self, scene, optimizer=None):
         weights, judges = scene.require_data(), self.judges(scene)
@@ -191,11 +236,11 @@ class Merge(_Judged):
         tried = []
         for gone, heir in self._pairs(scene):
             undo = Snapshot(scene.modules, optimizer)
-            joined = self._join(scene, weights, gone, heir)
+            joined = self._join(scene, judges, weights, gone, heir)
             likelihoods = judges.likelihoods()
             lighter = likelihoods.refit(joined)
             verdict = judges.verdict(likelihoods, lighter, removed=1)
-            tried.append(Move("merge", (gone,), verdict))
+            tried.append(Move(self.kind, (gone,), verdict))
             if verdict.accepted:
                 prune(scene.modules, [gone], optimizer)
                 reweight(scene.modules, scene.kept(lighter, [gone]))
@@ -204,8 +249,11 @@ class Merge(_Judged):
         judges.record(tried)
         return tried
 
-    def _join(self, scene: Scene, weights: Tensor, gone: int, heir: int) -> Tensor:
-        """Fits ``heir`` to replace both; returns the log weights with ``gone`` set to :data:`ABSENT`."""
+    def _join(self, scene: Scene, judges: _Judges, weights: Tensor, gone: int, heir: int) -> Tensor:
+        """Fits ``heir`` to replace both; returns the log weights with ``gone`` set to :data:`ABSENT`.
+
+        A fit that cannot succeed any more is left unfinished.
+        """
         share = float(scene.usage.posterior[heir] / scene.usage.posterior[[heir, gone]].sum().clamp(min=1e-12))
         for layer in growables(scene.modules):
             layer.blend(heir, gone, share)
@@ -217,5 +265,6 @@ class Merge(_Judged):
             joined[first + heir] = torch.logaddexp(own + joined[first + heir], other + joined[first + gone])
         fitted = scene.sample(scene.data, range(len(scene.data)), self.fit_rows)
         joined = without(joined, [gone])
-        scene.fit([heir], fitted, joined, self.steps, self.learning_rate)
+        outlook = _Outlook(lambda: judges.excess(joined, removed=1), self.steps)
+        scene.fit([heir], fitted, joined, self.steps, self.learning_rate, outlook)
         return joined

@@ -175,10 +175,20 @@ class Scene:
         """The log-likelihood of these rows as a function of the weights, with the components as they are now."""
         return RowLikelihood(self, rows)
 
-    def fit(self, index: Sequence[int], rows: Any, log_weights: Tensor, steps: int, learning_rate: float) -> None:
+    def fit(
+        self,
+        index: Sequence[int],
+        rows: Any,
+        log_weights: Tensor,
+        steps: int,
+        learning_rate: float,
+        give_up: Callable[[int], bool] = lambda step: False,
+    ) -> None:
         """Maximizes the likelihood of ``rows`` over the parameters of the components ``index`` alone.
 
         With Adam, and then by steps of expectation maximization if the model can take them.
+
+        :param give_up: asked after each step, by its number, whether to end here
         """
         parameters = [_Entries(p, axes, index) for p, axes in self._parameters()]
         moving = [nn.Parameter(entries.to_train()) for entries in parameters]
@@ -188,7 +198,7 @@ class Scene:
         batches = [take_rows(rows, own) for own, share in shares if share]
         weights = log_weights + math.log1p(-LEFT)
         slope = log_weights.new_full((1,), -1 / len(rows))  # of minus the mean
-        for _ in range(steps):
+        for step in range(1, steps + 1):
             optimizer.zero_grad()
             for batch in batches:
                 fn, value = self._observed(batch, weights)
@@ -206,6 +216,8 @@ class Scene:
                 for own, entries in zip(moving, parameters):
                     if own.grad is not None:
                         entries.set(own)
+            if give_up(step):
+                return
         for _ in range(EM_STEPS):
             for module in self.modules:
                 em_step(module, lambda batch: self.observed(batch, log_weights), batches, index, self.workers)

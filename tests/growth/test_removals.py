@@ -7,13 +7,14 @@ import pytest
 import torch
 from pyro import poutine
 from support.episodes import make_episodes, two_kinds_of_episodes
-from support.growth_checks import assert_identical, copied_tensors, make_scene, observe_and_step
+from support.growth_checks import assert_identical, copied_tensors, make_scene, observe, observe_and_step
 from support.option_models import make_model, single_action_options
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories
 from pyro_options.distributions import logit_sticks
 from pyro_options.growth import Merge, Prune, Usage, Verdict, growables, reweight
+from pyro_options.growth.removals import _Outlook
 from pyro_options.growth.scene import ABSENT, Baseline
 from pyro_options.guides import Exact, GrowableGEM, PointGEM, Relaxed, weights_guide
 from pyro_options.handlers import GrowthMessenger, collapse
@@ -124,6 +125,37 @@ def test_merging_finds_what_pruning_cannot():
         model, guide = single_action_options(0, 1, termination=3.0)
         removal(make_scene(model, guide, episodes))
         assert model.num_options == left
+
+
+def test_the_fit_of_a_hopeless_merge_is_left_unfinished():
+    """What is lacking after 12, 25, 50 and 75 of 100 steps says whether it would be made up in the others."""
+    data, taken = two_kinds_of_episodes(), []
+    for lacking in ([50.0, 49.9], [50.0, 20.0, 9.0, -1.0], [50.0, 30.0, 29.0]):
+        model, guide = single_action_options(0, 1)
+        weights, values, asked = guide.weights.mean_log_weights().detach(), iter(lacking), []
+        outlook = _Outlook(lambda values=values: next(values), 100)
+        make_scene(model, guide, data).fit(
+            [0],
+            data,
+            weights,
+            100,
+            0.01,
+            lambda step, outlook=outlook, asked=asked: asked.append(step) or outlook(step),
+        )
+        taken.append(len(asked))
+    assert taken == [25, 100, 50]
+
+
+def test_a_refused_merge_is_not_tried_again_at_once():
+    model, guide = single_action_options(0, 1)
+    growth = GrowthMessenger([model, guide], removals=[Merge(steps=2)], every=8, max_components=2, site="actions")
+    tried = []
+    for time in range(10):
+        observe(growth, model, guide, two_kinds_of_episodes())
+        weights = guide.weights.mean_log_weights().detach()
+        event = growth.step(None, time, collapse(model), two_kinds_of_episodes(), weights, births=time == 9)
+        tried.append(bool([move for move in event.moves if move.kind == "merge"]))
+    assert tried == [True, False, False, False, True, False, False, False, True, True]
 
 
 def test_pruning_removes_several_options_in_one_check():
