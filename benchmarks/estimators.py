@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from pyro_options import viz
 from pyro_options.data import Trajectories, synthetic_options
-from pyro_options.discovery import build
+from pyro_options.discovery import GUIDES, build
 from pyro_options.envs import load_atari
 from pyro_options.experiments import run_grid
 from pyro_options.handlers import adapt
@@ -255,7 +255,8 @@ def run(
     torch.manual_seed(seed)
     settings: dict[str, Any] = {"num_options": size.num_options, "lookahead": size.lookahead}
     method = build(None, demos, guide=estimator, prior="uniform", **settings)
-    cooling = Exponential(1.0, 0.98, floor=0.1)
+    own = GUIDES[estimator].temperatures
+    cooling = Exponential(1.0, 0.98, floor=0.1) if own is None else Exponential.between(*own, epochs[-1])
     settings = {"batch_size": size.batch, "learning_rate": size.learning_rate, "temperature": cooling}
     config = TrainConfig(epochs=epochs[-1], seed=seed, device="cpu", progress=False, **settings)
     trainer = Trainer(method.model, method.guide, demos, config)
