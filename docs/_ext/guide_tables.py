@@ -33,6 +33,22 @@ def hard_options() -> str:
     return markdown([*header, "time of the first / second"], rows)
 
 
+def hard_starts() -> str:
+    """Discovery from the default starts, and with hard options among them, on tasks of the suite."""
+    runs = [run for run in load(raw.HARD)["runs"] if run["part"] == "starts"]
+    pairs: dict[tuple[str, int], dict[str, dict]] = {}
+    for run in runs:
+        pairs.setdefault((run["task"], run["seed"]), {})[run["start"]] = run
+    rows = []
+    for (task, seed), both in sorted(pairs.items()):
+        cells = [f"`{task}`", seed]
+        for key, form in (("held_out_log_likelihood", ".3f"), ("accuracy", ".3f"), ("used_options", "d")):
+            cells += [f"{both[start][key]:{form}}" for start in ("default", "hard")]
+        rows.append([*cells, f"{both['hard']['seconds'] / both['default']['seconds']:.1f}"])
+    header = ["task", "seed", "held-out nats per step", "with hard", "accuracy", "with hard", "in use", "with hard"]
+    return markdown([*header, "time"], rows)
+
+
 def _paired(runs: Sequence[dict], row: str, other: str) -> list[float]:
     """Differences of likelihoods, for the seeds that both rows have."""
     score = {(run["row"], run["seed"]): run["exact_log_likelihood"] for run in runs}

@@ -376,6 +376,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "guides": guide_tables.guides,
     "guides_freeway": lambda: guide_tables.guides(raw.GUIDES_FREEWAY),
     "hard_options": guide_tables.hard_options,
+    "hard_starts": guide_tables.hard_starts,
     "estimators": guide_tables.estimators,
     "speed": speed,
     "processes": processes,

@@ -194,8 +194,8 @@ class GuideEntry:
     :param max_learning_rate: upper limit for the encoder, where a :class:`Budget` for linear policies would give more
     :param start: the start that it needs, see :attr:`MethodConfig.start`; ``None`` for any
     :param trains: whether it is trained after the start, by default
-    :param splits: whether copies of a trained option come to differ; with the amortized guides they stay alike, with
-        noise and without
+    :param splits: whether copies of a single trained option come to differ. Its terminations have vanished, since the
+        options not created yet have a part of the mass; amortized guides do not get out of that
     """
 
     kind: type | None

@@ -186,6 +186,7 @@ def discover(
     saved = checkpoint_to(checkpoint, resume)
     long = train is None and (epochs is None or epochs >= MIN_EPOCHS)
     restarts = _restarts(restarts, method, long, made, saved)
+    check_count(restarts, "restarts")
     described = with_families(described, trajectories)  # held-out episodes must have values that the policy knows
     given: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     given = {name: value for name, value in given.items() if value is not None}
@@ -195,14 +196,15 @@ def discover(
     told = with_progress(Callbacks(callbacks), progress) if workers.writes else Callbacks()
     units = _units(described, data)
     seen, seen_test, known = (data, test, known) if units is None else units.of_discovery(data, test, known)
-    trainings = Trainings(seen, known, train, validation, seed, interval, described.searches, given, told, workers)
+    held = described.searches
+    trainings = Trainings(seen, known, train, validation, seed, interval, held, restarts, given, told, workers)
 
     plan, first, trials = trainings.searched()
     in_units = plan if units is None else units.plan(plan)
     about = {"method": in_units.config.to_dict()} | ({"restarts": restarts} if restarts > 1 else {})
     if saved is not None:
         saved = replace(saved, about={**saved.about, **about})
-    trainer = trainings.best(plan, restarts, saved, first)
+    trainer = trainings.best(plan, saved, first)
     told.on_phase(Phase("training"))
     trainer.run()
     raw = to_skills(trainer.model, trainer.guide, packed=data.packed, action_names=trajectories.action_names)
@@ -211,7 +213,7 @@ def discover(
     measures = trust and plan.train.epochs >= MIN_EPOCHS
     # growth from one option takes the whole training, so that shorter ones would find fewer
     repeats = measures and described.num_options is None and plan.config.growth.judges_after_training and not made
-    others = trainings.others(plan, restarts) if repeats else []
+    others = trainings.others(plan) if repeats else []
     skills.metadata |= training_record(trainer, in_units, method, restarts, trials, units)
     skills.metadata |= data_record(skills, data, test)
     if trajectories.state_names is not None:

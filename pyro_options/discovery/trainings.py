@@ -6,11 +6,10 @@ from functools import partial
 from typing import Any
 
 from pyro_options.data.trajectories import Trajectories
-from pyro_options.errors import check_count
 from pyro_options.growth.workers import ALONE, Workers
 from pyro_options.infer.callbacks import Callback, Callbacks, Phase
 from pyro_options.infer.device import set_seed
-from pyro_options.infer.restarts import best_start, restart_seed
+from pyro_options.infer.restarts import best_start, held_out_score, restart_seed, score
 from pyro_options.infer.train_config import TrainConfig
 from pyro_options.infer.trainer import Trainer
 from pyro_options.persistence.checkpoint import Checkpoint
@@ -35,6 +34,7 @@ class Trainings:
     :param validation: share of the episodes to judge growth and capacity by
     :param interval: updates between growth checks, if a training is resumed
     :param held_back: hold these episodes out even if nothing in ``config`` needs them
+    :param restarts: number of initializations
     :param given: training settings that override ``train``
     :param callbacks: told of every training
     :param workers: the processes that share the episodes
@@ -47,6 +47,7 @@ class Trainings:
     seed: int
     interval: int | None
     held_back: bool
+    restarts: int
     given: Mapping[str, Any]
     callbacks: Callbacks = field(default_factory=Callbacks)
     workers: Workers = ALONE
@@ -59,12 +60,10 @@ class Trainings:
         return make_plan(self.data, config, *settings, **given)
 
     def begin(self, plan: Plan, number: int, saved: Checkpoint | None = None) -> Trainer:
-        """A new trainer with the initial values of restart ``number``.
-
-        The first may begin with hard options; the others then have the default start, to compete with them.
-        """
+        """A new trainer with the initial values of restart ``number``; only the last begins with hard options."""
         set_seed(restart_seed(self.seed, number))
-        config = replace(plan.config, start=None) if number and plan.config.start == "hard" else plan.config
+        by_default = plan.config.start == "hard" and number != self.restarts - 1
+        config = replace(plan.config, start=None) if by_default else plan.config
         parts = assemble(self.data, config, plan.train)
         return Trainer(
             parts.model,
@@ -93,13 +92,12 @@ class Trainings:
         )
         return self.plan(found.capacity), found.trainer, trials
 
-    def best(self, plan: Plan, restarts: int, saved: Checkpoint | None, first: Trainer | None) -> Trainer:
+    def best(self, plan: Plan, saved: Checkpoint | None, first: Trainer | None) -> Trainer:
         """The resumed trainer if there is a checkpoint, else the best of several restarts, which are not saved.
 
         :param first: the first restart, if it was begun by the search for capacity
         """
-        check_count(restarts, "restarts")
-        begin, epochs = partial(self.begin, plan), plan.train.epochs
+        begin, epochs, restarts = partial(self.begin, plan), plan.train.epochs, self.restarts
         if first is None:
             first = begin(0, saved)
             if restarts == 1 or first.num_steps or not epochs:
@@ -112,11 +110,12 @@ class Trainings:
                 restarts,
                 max(1, round(BEGINNING * epochs)),
                 self.callbacks,
+                held_out_score if plan.config.start == "hard" else score,
             )
         first.save_to(saved)
         return first
 
-    def others(self, plan: Plan, restarts: int) -> list[Trainer]:
+    def others(self, plan: Plan) -> list[Trainer]:
         """Shorter trainings from other starts than the restarts."""
         hidden, scale = plan.config.hidden, plan.config.weight_scale
         assert not isinstance(hidden, str) and not isinstance(scale, str)
@@ -124,7 +123,7 @@ class Trainings:
         found = []
         for number in range(OTHER_STARTS):
             self.callbacks.on_phase(Phase("other start", number + 1, OTHER_STARTS))
-            found.append(self.begin(short, restarts + number))
+            found.append(self.begin(short, self.restarts + number))
             found[-1].run()
         return found
 

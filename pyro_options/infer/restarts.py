@@ -41,10 +41,24 @@ def score(trainer: Trainer) -> float:
     return exact_log_likelihood(trainer)
 
 
+def held_out_score(trainer: Trainer) -> float:
+    """Exact log-likelihood of the held-out episodes, in nats per episode; without any, :func:`score`.
+
+    For starts of different kinds, one of which may fit the episodes trained on much sooner.
+    """
+    if trainer.held_out is None:
+        return score(trainer)
+    return float(trainer.growth_checks.scores(trainer.held_out).double().mean())
+
+
 def best_start(
-    start: Callable[[int], Trainer], restarts: int, epochs: int, callbacks: Callback = Callback()
+    start: Callable[[int], Trainer],
+    restarts: int,
+    epochs: int,
+    callbacks: Callback = Callback(),
+    score: Callable[[Trainer], float] = score,
 ) -> Trainer:
-    """Trains several restarts for a few epochs and returns the one with the best :func:`score`, to be continued.
+    """Trains several restarts for a few epochs and returns the one with the best ``score``, to be continued.
 
     The likelihood of a model with latent options has many local optima, and the score shows early which one a run is
     heading for. Restarts are therefore short, and compared on the training data alone::
@@ -56,6 +70,7 @@ def best_start(
     :param restarts: number of restarts; a single one is returned without training
     :param epochs: epochs to train each restart for
     :param callbacks: told which restart runs
+    :param score: by default :func:`score`
     """
     check_count(restarts, "restarts")
     if restarts == 1:

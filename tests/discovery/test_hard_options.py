@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from pyro_options.data import Trajectories, synthetic_options
-from pyro_options.discovery import build, discover
+from pyro_options.discovery import build, discover, trainings
 from pyro_options.discovery.hard_births import give_birth, stretch_costs, takeover, with_switches
 from pyro_options.discovery.hard_paths import Demonstrated, HardModel
 from pyro_options.discovery.hard_search import bic_price, hard_options, try_removal
@@ -144,6 +144,20 @@ def test_other_guides_start_from_it(guide):
     assert 0.9 < float(weights.sum()) < 1 and float(weights.min()) > 0.1
     skills = discover(data, guide=guide, start="hard", epochs=2, progress=False, device="cpu", trust=False)
     assert skills.metadata["method"]["start"] == "hard"
+
+
+def test_of_several_restarts_the_last_starts_from_it(monkeypatch):
+    starts = []
+    assemble = trainings.assemble
+    monkeypatch.setattr(
+        trainings, "assemble", lambda data, config, train: starts.append(config.start) or assemble(data, config, train)
+    )
+    given = {"start": "hard", "epochs": 1, "progress": False, "device": "cpu", "trust": False}
+    discover(known(episodes=20).trajectories, guide="exact", restarts=3, **given)
+    assert starts == [None, None, "hard"]
+    starts.clear()
+    discover(known(episodes=20).trajectories, guide="exact", restarts=1, **given)
+    assert starts == ["hard"]
 
 
 def test_models_with_other_parts_start_from_it():

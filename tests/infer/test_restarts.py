@@ -7,7 +7,7 @@ from support.small_trainings import Killed
 
 from pyro_options.discovery import build, discover
 from pyro_options.infer import TrainConfig, Trainer, best_start, restart_seed, set_seed
-from pyro_options.infer.restarts import exact_log_likelihood, mean_objective, score
+from pyro_options.infer.restarts import exact_log_likelihood, held_out_score, mean_objective, score
 from pyro_options.persistence import Checkpoint
 from pyro_options.skills import to_skills
 
@@ -33,6 +33,23 @@ def test_the_start_with_the_best_elbo_continues():
     assert best is made[bounds.index(max(bounds))]
     assert best.epoch == 2 and len(best.run().elbo) == 4
     assert mean_objective(best) == best.history.objective[-1]
+
+
+def test_held_out_episodes_may_rank_starts():
+    made, judge = [], DATA.split(0.3)[1]
+
+    def start(number):
+        made.append(begin(number))
+        made[-1].held_out = judge
+        return made[-1]
+
+    best = best_start(start, 4, epochs=2, score=held_out_score)
+    scores = [held_out_score(trainer) for trainer in made]
+    assert best is made[scores.index(max(scores))]
+    skills = to_skills(best.model, best.guide)
+    assert max(scores) == pytest.approx(float(skills.episode_log_likelihoods(judge).mean()), abs=1e-3)
+    best.held_out = None
+    assert held_out_score(best) == score(best)
 
 
 def test_a_relaxed_objective_does_not_rank_starts():
