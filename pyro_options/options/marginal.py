@@ -1,4 +1,5 @@
-"""The marginal likelihood of an episode's actions, whose gradient is the posterior over paths (Fisher's identity).
+"""The marginal likelihood of an episode's actions, whose gradient is the posterior over paths (Fisher's identity), and
+its best path.
 
 Two implementations that agree up to rounding: torch, for any device, and the kernel
 :mod:`~pyro_options.kernels.path_marginal` for the CPU, if numba is installed (``pip install "pyro-options[fast]"``),
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from pyro_options.kernels.registry import KERNELS, TrackedFunction, keep_provenance
 
-from .recursion import NEVER, Messages, backward_messages, forward_messages, step_posterior
+from .recursion import NEVER, Messages, backward_messages, best_path, forward_messages, step_posterior
 
 KERNEL = KERNELS["path_marginal"]
 
@@ -143,6 +144,27 @@ def log_marginal(log_weights: Tensor, termination_logits: Tensor, emission: Tens
     if _needs_gradient(*tensors):
         return CompiledLogMarginal.apply(*flat).reshape(emission.shape[:-2])
     return keep_provenance(_run_kernel(*flat, gradients=False).value.reshape(emission.shape[:-2]), *tensors)
+
+
+@torch.no_grad()
+def best_option_path(
+    log_weights: Tensor, termination_logits: Tensor, emission: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The most probable option sequence, terminations summed out, ``(..., T)``, and its log-probability ``(...)``."""
+    tensors = (log_weights, termination_logits, emission)
+    if not emission.is_cpu or not _can_compile(*tensors):
+        options, log_prob = best_path(*time_major(*tensors, mask))
+        return options.movedim(0, -1), log_prob
+    flat = _flat(*tensors, mask)
+    N, T, _ = flat[2].shape
+    there = flat[3] if flat[3] is not None else torch.ones((N, T), dtype=torch.bool)
+    options, log_prob, exact = torch.empty((N, T), dtype=torch.long), emission.new_empty(N), there.new_empty(N)
+    KERNEL.run("best_path", emission.numel(), (*flat[:3], there), (options, log_prob, exact))
+    if not exact.all():
+        faint = (part[~exact] for part in (*flat[:3], there))
+        slowly, log_prob[~exact] = best_path(*time_major(*faint))
+        options[~exact] = slowly.movedim(0, -1)
+    return options.reshape(emission.shape[:-1]), log_prob.reshape(emission.shape[:-2])
 
 
 def path_posterior(

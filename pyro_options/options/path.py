@@ -15,9 +15,9 @@ from pyro_options.distributions.sticks import with_unassigned
 from pyro_options.errors import InputError
 
 from .evidence import PathEvidence
-from .marginal import log_marginal, mask_out, path_posterior, time_major
+from .marginal import best_option_path, log_marginal, mask_out, path_posterior, time_major
 from .path_steps import Transitions, average
-from .recursion import NEVER, best_path, sample_path
+from .recursion import NEVER, sample_path
 
 
 @dataclass(frozen=True)
@@ -225,9 +225,7 @@ class OptionPath(TorchDistribution):
 
         :returns: options ``(..., T)`` (padded steps repeat the last one) and log-probabilities ``(...)``
         """
-        with torch.no_grad():
-            options, log_prob = best_path(*time_major(*self._broadcast(emission)))
-        return options.movedim(0, -1), log_prob
+        return best_option_path(*self._broadcast(emission))
 
     def sample_posterior(self, emission: Tensor) -> Tensor:
         """A discrete path drawn from ``p(path | actions)``: forward filtering, backward sampling."""

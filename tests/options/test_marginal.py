@@ -1,4 +1,4 @@
-"""The compiled marginal and the plain torch one are the same function."""
+"""The compiled marginal and best path are those of plain torch."""
 
 import pytest
 import torch
@@ -7,6 +7,8 @@ from torch.testing import assert_close
 
 from pyro_options.options import OptionPath
 from pyro_options.options import marginal as log_marginal
+from pyro_options.options.marginal import best_option_path, time_major
+from pyro_options.options.recursion import best_path
 
 N, T = 5, 30
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
@@ -116,3 +118,23 @@ def test_second_derivatives_are_refused(compiled, without_numba):
     value = OptionPath(log_weights, logits).log_marginal(emission).sum()
     with pytest.raises(RuntimeError, match=r"twice. Use posterior\(emission\)"):
         torch.autograd.grad(value, emission, create_graph=True)
+
+
+@pytest.mark.parametrize("scale", [1, 30, 400])
+@pytest.mark.parametrize(("num_options", "dtype"), [(1, torch.float64), (5, torch.float64), (5, torch.float32)])
+def test_the_compiled_best_path_is_that_of_the_recursion(num_options, dtype, scale):
+    """Also where options fall so far behind that the kernel leaves episodes to the recursion."""
+    torch.manual_seed(0)
+    shape = 20, 30, num_options
+    weights = torch.log_softmax(scale * torch.randn(20, num_options, dtype=dtype), -1)
+    logits, emission = scale * torch.randn(shape, dtype=dtype), -2 * scale * torch.rand(shape, dtype=dtype)
+    mask = torch.arange(30) < torch.randint(1, 31, (20, 1))
+    emission = emission.masked_fill(~mask.unsqueeze(-1), torch.nan)
+    options, log_prob = best_option_path(weights, logits, emission, mask)
+    expected, best = best_path(*time_major(weights, logits, emission, mask))
+    assert torch.equal(options, expected.movedim(0, -1))
+    assert_close(log_prob, best)
+    impossible = emission.clone()
+    impossible[:, 0, :-1] = -torch.inf
+    options, log_prob = best_option_path(weights, logits, impossible, mask)
+    assert (options[:, 0] == num_options - 1).all() and log_prob.isfinite().all()
