@@ -40,6 +40,8 @@ class Args:
     """short episodes"""
     epochs: int = 10
     rounds: int = 1
+    threads: int = 1
+    """with one, times are processor time, which other processes affect less"""
     wide: int = 1000
     """numbers in a state, for memory"""
     peak_of: str | None = None
@@ -102,7 +104,10 @@ def main(args: Args) -> dict:
         print(_peak())
         return {}
     sets = {"ragged": demonstrations(lengths), "long": demonstrations([args.long] * 8)}
+    before = torch.get_num_threads()
+    torch.set_num_threads(args.threads)
     step = seconds_a_step(sets, args.epochs, args.rounds)
+    torch.set_num_threads(before)
     wide = demonstrations(lengths, args.wide)
     peak, base = (peak_megabytes(args, share) for share in ("all", "few"))
     record = {
