@@ -23,7 +23,7 @@ from .contracts import (
 from .events import GrowthEvent, Move
 from .growable import Growable, GrowableHeads, GrowableInput, ZeroHeads, growables
 from .markers import GrowthMarker, growth_markers
-from .removals import Costly, Merge, Prune, Removal
+from .removals import Merge, Prune, Removal
 from .resizing import grow, merge, num_components, permute, prune, resize, reweight
 from .rules import EvidenceRule, Never, Rule, TrialRule, UsageRule
 from .scene import Newborns, Scene
@@ -38,7 +38,6 @@ __all__ = [
     "CollapsibleModel",
     "ComponentLikelihood",
     "ComponentSampler",
-    "Costly",
     "DataBirth",
     "EstimatingGuide",
     "EvidenceRule",

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -32,13 +32,6 @@ class Removal(Protocol):
 
     def __call__(self, scene: Scene, optimizer=None) -> list[Move]:
         """:returns: the moves that were tried, accepted or not"""
-
-
-@runtime_checkable
-class Costly(Protocol):
-    """A removal that takes long: it is not tried again soon after it was refused."""
-
-    kind: str  # of its moves
 
 
 def without(log_weights: Tensor, gone: Sequence[int]) -> Tensor:
@@ -225,7 +218,6 @@ class Merge(_Judged):
     steps: int = 100
     learning_rate: float = 0.02
     fit_rows: int = 256
-    kind: ClassVar[str] = "merge"
 
     def __call__(self, scene, optimizer=None):
         weights, judges = scene.require_data(), self.judges(scene)
@@ -240,7 +232,7 @@ class Merge(_Judged):
             likelihoods = judges.likelihoods()
             lighter = likelihoods.refit(joined)
             verdict = judges.verdict(likelihoods, lighter, removed=1)
-            tried.append(Move(self.kind, (gone,), verdict))
+            tried.append(Move("merge", (gone,), verdict))
             if verdict.accepted:
                 prune(scene.modules, [gone], optimizer)
                 reweight(scene.modules, scene.kept(lighter, [gone]))

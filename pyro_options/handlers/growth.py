@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pyro_options.errors import check
 from pyro_options.growth.births import Birth, RandomBirth
 from pyro_options.growth.events import GrowthEvent, Move
-from pyro_options.growth.removals import Costly, Removal
+from pyro_options.growth.removals import Removal
 from pyro_options.growth.resizing import grow, num_components, reweight
 from pyro_options.growth.rules import Rule, UsageRule
 from pyro_options.growth.scene import Baseline, Newborns, Scene
@@ -21,7 +21,7 @@ from .observe import ObserveMessenger
 
 logger = logging.getLogger(__name__)
 
-#: checks that only remove components in the time of a check that also adds; one of them tries costly removals
+#: checks that only remove components in the time of a check that also adds
 REMOVAL_CHECKS = 4
 
 
@@ -141,7 +141,7 @@ class GrowthMessenger(ObserveMessenger):
             workers=self.workers,
         )
         self.reset()
-        moves = self._remove(scene, optimizer, births)
+        moves = self._remove(scene, optimizer)
         removed = [move.components[0] for move in moves if move.verdict.accepted]
         in_vain = self._born_in_vain(scene, removed)  # do not try the same again now
         early = self.length is None or self.enough_time(self.length - time)
@@ -156,23 +156,14 @@ class GrowthMessenger(ObserveMessenger):
         self.history.append(event)
         return event
 
-    def _remove(self, scene: Scene, optimizer, births: bool) -> list[Move]:
+    def _remove(self, scene: Scene, optimizer) -> list[Move]:
         """Tries removals in turn until one of them is accepted; returns all moves that were tried."""
         moves: list[Move] = []
         for removal in self.removals:
-            if births or not self._just_refused(removal):
-                moves += removal(scene, optimizer)
+            moves += removal(scene, optimizer)
             if any(move.verdict.accepted for move in moves):
                 break
         return moves
-
-    def _just_refused(self, removal: Removal) -> bool:
-        """Whether a costly removal was tried lately and nothing has been removed since, so that little has changed."""
-        if not isinstance(removal, Costly):
-            return False
-        recent = self.history[1 - REMOVAL_CHECKS :]
-        tried = any(move.kind == removal.kind for event in recent for move in event.moves)
-        return tried and not recent[-1].num_removed
 
     def _born_in_vain(self, scene: Scene, removed: Sequence[int]) -> bool:
         """Whether no birth of the previous check has added a component.

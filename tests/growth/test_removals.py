@@ -7,7 +7,7 @@ import pytest
 import torch
 from pyro import poutine
 from support.episodes import make_episodes, two_kinds_of_episodes
-from support.growth_checks import assert_identical, copied_tensors, make_scene, observe, observe_and_step
+from support.growth_checks import assert_identical, copied_tensors, make_scene, observe_and_step
 from support.option_models import make_model, single_action_options
 from torch.testing import assert_close
 
@@ -144,18 +144,6 @@ def test_the_fit_of_a_hopeless_merge_is_left_unfinished():
         )
         taken.append(len(asked))
     assert taken == [25, 100, 50]
-
-
-def test_a_refused_merge_is_not_tried_again_at_once():
-    model, guide = single_action_options(0, 1)
-    growth = GrowthMessenger([model, guide], removals=[Merge(steps=2)], every=8, max_components=2, site="actions")
-    tried = []
-    for time in range(10):
-        observe(growth, model, guide, two_kinds_of_episodes())
-        weights = guide.weights.mean_log_weights().detach()
-        event = growth.step(None, time, collapse(model), two_kinds_of_episodes(), weights, births=time == 9)
-        tried.append(bool([move for move in event.moves if move.kind == "merge"]))
-    assert tried == [True, False, False, False, True, False, False, False, True, True]
 
 
 def test_pruning_removes_several_options_in_one_check():
