@@ -3,7 +3,7 @@ r"""Numba kernel: the marginal likelihood of actions with the option path summed
 One forward and one backward recursion per episode, always in float64, each step normalized to a sum or maximum of one.
 Since emissions are divided by the largest one of their step, underflow can only occur where a predicted probability or
 a backward message falls below ``FAINT`` (weights or terminations below :math:`e^{-640}`); such an episode is computed
-again in log space. The best path is found in the same way, but of such episodes by the caller.
+again in log space.
 
 Shapes: ``log_weights (N, K)``, ``logits`` and ``emission`` ``(N, T, K)``, ``mask (N, T)``; a masked step is the
 identity. Outputs are ``value (N,)``, the gradients, shaped like the inputs (that of the emission is
@@ -21,7 +21,7 @@ FAINT = 1e-280
 
 
 @numba.njit(**PLAIN)
-def _probabilities(logits, emission, mask, likelihood, stop, stay, scratch):
+def probabilities(logits, emission, mask, likelihood, stop, stay, scratch):
     """Likelihoods relative to the best option, ψ and 1 - ψ of one episode. Returns the sum of the log maxima."""
     T, K = emission.shape
     total = 0.0
@@ -41,7 +41,7 @@ def _probabilities(logits, emission, mask, likelihood, stop, stay, scratch):
 
 
 @numba.njit(**SUMS)
-def _forward(weights, likelihood, stop, stay, mask, predicted, stayed, inverse, switch, raw, least):
+def forward(weights, likelihood, stop, stay, mask, predicted, stayed, inverse, switch, raw, least):
     """The forward recursion of one episode. Returns log p and the smallest prediction.
 
     Fills ``predicted[t]``, p(h_t | a_0..t-1), its part ``stayed[t]`` without a termination, one over the normalizers,
@@ -140,7 +140,7 @@ def _gradients(message, predicted, stayed, stop, restarts, mask, grad_logits, gr
 
 @numba.njit(**PLAIN)
 def _log_forward(log_weights, logits, emission, mask, alpha, switch):
-    """As :func:`_forward`, in log space and not normalized."""
+    """As :func:`forward`, in log space and not normalized."""
     T, K = emission.shape
     for t in range(T):
         mass = 0.0
@@ -206,8 +206,8 @@ def log_marginal(
     for n in range(first, last):
         for k in range(K):
             weights[k] = math.exp(np.float64(log_weights[n, k]))
-        divided = _probabilities(logits[n], emission[n], mask[n], likelihood, stop, stay, scratch.reshape(-1))
-        total, faintest = _forward(
+        divided = probabilities(logits[n], emission[n], mask[n], likelihood, stop, stay, scratch.reshape(-1))
+        total, faintest = forward(
             weights, likelihood, stop, stay, mask[n], predicted, stayed, inverse, switch, message, extreme
         )
         value[n] = total + divided
@@ -230,65 +230,3 @@ def log_marginal(
                     exact, log_weights[n], logits[n], emission[n], mask[n], predicted, switch, message,
                     grad_weights[n], grad_logits[n], grad_emission[n], begun,
                 )  # fmt: skip
-
-
-@numba.njit(**PLAIN)
-def _best(weights, likelihood, stop, stay, mask, back, score, options):
-    """The best option sequence of one episode. Returns its log-probability and the smallest score of an option.
-
-    Scores are divided by the largest one of their step. Continuing and terminating into the same option give the same
-    sequence: their probabilities add.
-    """
-    T, K = likelihood.shape
-    total, product, faintest = 0.0, 1.0, 1.0
-    for t in range(T):
-        leave, source, largest = -1.0, 0, 0.0
-        if t > 0 and not mask[t]:
-            for k in range(K):
-                back[t, k] = k
-            continue
-        for k in range(K if t > 0 else 0):
-            left = score[k] * stop[t, k]
-            if left > leave:
-                leave, source = left, k
-        for k in range(K):
-            if t == 0:
-                best = weights[k]
-            else:
-                keep, move = score[k] * (stay[t, k] + stop[t, k] * weights[k]), leave * weights[k]
-                back[t, k] = k if keep >= move else source
-                best = keep if keep >= move else move
-            score[k] = best * likelihood[t, k]
-            largest = score[k] if score[k] > largest else largest
-        for k in range(K):
-            score[k] /= largest
-            faintest = score[k] if score[k] < faintest else faintest
-        product *= largest
-        if not 1e-20 < product < 1e20:
-            total += math.log(product)
-            product = 1.0
-    option = 0
-    for k in range(1, K):
-        option = k if score[k] > score[option] else option
-    for t in range(T - 1, -1, -1):
-        options[t] = option
-        option = back[t, option] if t > 0 else option
-    return total + math.log(product), faintest
-
-
-@numba.njit(**PLAIN)
-def best_path(first, last, log_weights, logits, emission, mask, options, log_prob, exact):
-    """Best sequences ``options (N, T)`` and log-probabilities ``(N,)`` of episodes ``first`` to ``last - 1``.
-
-    ``exact (N,)`` says of which: not where an option falls below ``FAINT`` relative to the best.
-    """
-    T, K = emission.shape[1:]
-    likelihood, stop, stay, scratch = np.empty((T, K)), np.empty((T, K)), np.empty((T, K)), np.empty(T * K)
-    weights, score, back = np.empty(K), np.empty(K), np.empty((T, K), np.int32)
-    for n in range(first, last):
-        for k in range(K):
-            weights[k] = math.exp(np.float64(log_weights[n, k]))
-        divided = _probabilities(logits[n], emission[n], mask[n], likelihood, stop, stay, scratch)
-        found, faintest = _best(weights, likelihood, stop, stay, mask[n], back, score, options[n])
-        log_prob[n] = found + divided
-        exact[n] = faintest > FAINT and math.isfinite(log_prob[n])

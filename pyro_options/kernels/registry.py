@@ -117,6 +117,7 @@ KERNELS = {
     name: Kernels(name, thread_work)
     for name, thread_work in {
         "path_marginal": 50_000,  # steps times options
+        "path_choice": 50_000,  # steps times options
         "chain_marginal": 20_000,  # steps times states
         "path_draw": 1_000,  # steps
         "path_steps": 1_000,  # steps

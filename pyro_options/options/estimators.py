@@ -23,9 +23,9 @@ from torch.nn.functional import pad
 from pyro_options.errors import check
 
 from .evidence import PathEvidence
+from .marginal import drawn_option_path
 from .path import MarginalActions, OptionPath
 from .path_steps import Transitions, average
-from .recursion import sample_path
 
 Estimator = Callable[[Tensor, Tensor], Tensor]
 
@@ -66,12 +66,9 @@ def forward_kl(log_p: Tensor, log_q: Tensor) -> Tensor:
 def posterior_paths(evidence: PathEvidence, count: int) -> Tensor:
     """Discrete paths from the exact posterior, ``(count, ..., T, K + 1)``."""
     several = evidence.map(lambda part: part.expand(count, *part.shape))
-    log_weights, *steps = several
-    if log_weights.dim() == several.emission.dim():  # they depend on the state
-        log_weights = log_weights.movedim(-2, 0)
-    options, terminations = sample_path(log_weights, *(part.movedim(-2, 0) for part in steps))
+    options, terminations = drawn_option_path(*several, None)
     hot = torch.nn.functional.one_hot(options, evidence.emission.shape[-1])
-    return torch.cat([terminations.unsqueeze(-1), hot], -1).movedim(0, -2).to(evidence.emission.dtype)
+    return torch.cat([terminations.unsqueeze(-1), hot], -1).to(evidence.emission.dtype)
 
 
 def joint_log_prob(evidence: PathEvidence, paths: Tensor) -> Tensor:

@@ -1,11 +1,12 @@
 """The marginal likelihood of an episode's actions, whose gradient is the posterior over paths (Fisher's identity), and
-its best path.
+the best path or a random one given the actions.
 
-Two implementations that agree up to rounding: torch, for any device, and the kernel
-:mod:`~pyro_options.kernels.path_marginal` for the CPU, if numba is installed (``pip install "pyro-options[fast]"``),
-with a twin for CUDA.
+Two implementations that agree up to rounding: torch, for any device, and the kernels
+:mod:`~pyro_options.kernels.path_marginal` and :mod:`~pyro_options.kernels.path_choice` for the CPU, if numba is
+installed (``pip install "pyro-options[fast]"``). The first has a twin for CUDA.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -13,9 +14,9 @@ from torch import Tensor
 
 from pyro_options.kernels.registry import KERNELS, TrackedFunction, keep_provenance
 
-from .recursion import NEVER, Messages, backward_messages, best_path, forward_messages, step_posterior
+from .recursion import NEVER, Messages, backward_messages, best_path, forward_messages, sample_path, step_posterior
 
-KERNEL = KERNELS["path_marginal"]
+KERNEL, CHOICE = KERNELS["path_marginal"], KERNELS["path_choice"]
 
 
 def _refuse_double_backward() -> None:
@@ -146,25 +147,54 @@ def log_marginal(log_weights: Tensor, termination_logits: Tensor, emission: Tens
     return keep_provenance(_run_kernel(*flat, gradients=False).value.reshape(emission.shape[:-2]), *tensors)
 
 
+def _chooses_compiled(log_weights: Tensor, emission: Tensor, *others: Tensor) -> bool:
+    return log_weights.dim() < emission.dim() and CHOICE.take(log_weights, emission, *others)
+
+
+def _chosen(function: str, flat: tuple, recursion: Callable, inputs: tuple, outputs: tuple) -> None:
+    """Fills ``outputs`` with one path for each episode: by a kernel, or by the recursion where that is not exact.
+
+    :param flat: weights, termination logits, emission and mask with one batch dimension
+    :param inputs: what else the kernel needs
+    """
+    *tensors, mask = flat
+    there = flat[2].new_ones(flat[2].shape[:2], dtype=torch.bool) if mask is None else mask
+    exact = there.new_empty(len(there))
+    CHOICE.run(function, flat[2].numel(), (*tensors, there, *inputs), (*outputs, exact))
+    if not exact.all():
+        for output, found in zip(outputs, recursion(*time_major(*(part[~exact] for part in (*tensors, there))))):
+            output[~exact] = found.movedim(0, -1) if found.dim() > 1 else found
+
+
 @torch.no_grad()
 def best_option_path(
     log_weights: Tensor, termination_logits: Tensor, emission: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The most probable option sequence, terminations summed out, ``(..., T)``, and its log-probability ``(...)``."""
     tensors = (log_weights, termination_logits, emission)
-    if not emission.is_cpu or not _can_compile(*tensors):
+    if not _chooses_compiled(*tensors):
         options, log_prob = best_path(*time_major(*tensors, mask))
         return options.movedim(0, -1), log_prob
     flat = _flat(*tensors, mask)
-    N, T, _ = flat[2].shape
-    there = flat[3] if flat[3] is not None else torch.ones((N, T), dtype=torch.bool)
-    options, log_prob, exact = torch.empty((N, T), dtype=torch.long), emission.new_empty(N), there.new_empty(N)
-    KERNEL.run("best_path", emission.numel(), (*flat[:3], there), (options, log_prob, exact))
-    if not exact.all():
-        faint = (part[~exact] for part in (*flat[:3], there))
-        slowly, log_prob[~exact] = best_path(*time_major(*faint))
-        options[~exact] = slowly.movedim(0, -1)
+    options, log_prob = flat[2].new_empty(flat[2].shape[:2], dtype=torch.long), flat[2].new_empty(len(flat[2]))
+    _chosen("best_path", flat, best_path, (), (options, log_prob))
     return options.reshape(emission.shape[:-1]), log_prob.reshape(emission.shape[:-2])
+
+
+@torch.no_grad()
+def drawn_option_path(
+    log_weights: Tensor, termination_logits: Tensor, emission: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Options and terminations drawn from their posterior, both ``(..., T)``."""
+    tensors = (log_weights, termination_logits, emission)
+    if not _chooses_compiled(*tensors):
+        options, terminations = sample_path(*time_major(*tensors, mask))
+        return options.movedim(0, -1), terminations.movedim(0, -1)
+    flat = _flat(*tensors, mask)
+    options, terminations = (flat[2].new_empty(flat[2].shape[:2], dtype=torch.long) for _ in range(2))
+    uniforms = torch.rand(options.shape, dtype=torch.float64, device=options.device)
+    _chosen("draw_path", flat, sample_path, (uniforms,), (options, terminations))
+    return options.reshape(emission.shape[:-1]), terminations.reshape(emission.shape[:-1])
 
 
 def path_posterior(

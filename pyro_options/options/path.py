@@ -15,9 +15,9 @@ from pyro_options.distributions.sticks import with_unassigned
 from pyro_options.errors import InputError
 
 from .evidence import PathEvidence
-from .marginal import best_option_path, log_marginal, mask_out, path_posterior, time_major
+from .marginal import best_option_path, drawn_option_path, log_marginal, mask_out, path_posterior
 from .path_steps import Transitions, average
-from .recursion import NEVER, sample_path
+from .recursion import NEVER
 
 
 @dataclass(frozen=True)
@@ -230,8 +230,7 @@ class OptionPath(TorchDistribution):
     def sample_posterior(self, emission: Tensor) -> Tensor:
         """A discrete path drawn from ``p(path | actions)``: forward filtering, backward sampling."""
         with torch.no_grad():
-            options, terminations = sample_path(*time_major(*self._broadcast(emission)))
-            path = encode_path(options.movedim(0, -1), terminations.movedim(0, -1), self.num_options)
+            path = encode_path(*drawn_option_path(*self._broadcast(emission)), self.num_options)
         return path.to(self.log_weights.dtype)
 
     #: whether :meth:`reweighted` is possible: the weights do not depend on the state

@@ -138,3 +138,27 @@ def test_the_compiled_best_path_is_that_of_the_recursion(num_options, dtype, sca
     impossible[:, 0, :-1] = -torch.inf
     options, log_prob = best_option_path(weights, logits, impossible, mask)
     assert (options[:, 0] == num_options - 1).all() and log_prob.isfinite().all()
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
+@pytest.mark.parametrize("scale", [0.5, 3, 400])
+def test_drawn_paths_have_the_marginals_of_the_posterior(scale, compiled, without_numba):
+    """Of ragged episodes, and of one with a gap; at the largest scale the kernel leaves some to the recursion."""
+    if not compiled:
+        without_numba()
+    torch.manual_seed(1)
+    N, T, K, draws = 6, 7, 3, 4000
+    weights = torch.log_softmax(scale * torch.randn(N, K, dtype=torch.float64), -1)
+    logits, emission = scale * torch.randn(N, T, K).double(), -2 * scale * torch.rand(N, T, K).double()
+    mask = torch.arange(T) < torch.tensor([7, 6, 4, 2, 1, 7]).unsqueeze(-1)
+    mask[-1, 3:5] = False
+    path = OptionPath(weights, logits, mask)
+    expected = path.posterior(emission)
+    drawn = path.sample_posterior(emission.expand(draws, N, T, K))
+    stops, options = drawn[..., :1], drawn[..., 1:]
+    for share, found in ((expected.options, options), (expected.starts, stops * options)):
+        error = (share * (1 - share).clamp(min=0) / draws).sqrt() + 1e-9
+        assert (((found.mean(0) - share).abs() / error)[mask] < 5).all()
+    before, after = options[..., :-1, :], options[..., 1:, :]
+    stays = stops[..., 1:, 0] == 0
+    assert (before == after).all(-1)[stays].all() and stays[..., ~mask[:, 1:]].all()
