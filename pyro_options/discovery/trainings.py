@@ -8,8 +8,8 @@ from typing import Any
 from pyro_options.data.trajectories import Trajectories
 from pyro_options.growth.workers import ALONE, Workers
 from pyro_options.infer.callbacks import Callback, Callbacks, Phase
-from pyro_options.infer.device import set_seed
-from pyro_options.infer.restarts import best_start, held_out_score, restart_seed, score
+from pyro_options.infer.device import RandomState, set_seed
+from pyro_options.infer.restarts import best_start, clearly_better, restart_seed
 from pyro_options.infer.train_config import TrainConfig
 from pyro_options.infer.trainer import Trainer
 from pyro_options.persistence.checkpoint import Checkpoint
@@ -59,11 +59,13 @@ class Trainings:
         settings = self.train, self.validation, self.seed, self.interval, self.held_back
         return make_plan(self.data, config, *settings, **given)
 
-    def begin(self, plan: Plan, number: int, saved: Checkpoint | None = None) -> Trainer:
-        """A new trainer with the initial values of restart ``number``; only the last begins with hard options."""
+    def begin(self, plan: Plan, number: int, saved: Checkpoint | None = None, hard: bool = False) -> Trainer:
+        """A new trainer with the initial values of restart ``number``.
+
+        :param hard: begin with hard options if the settings say so, and otherwise as by default
+        """
         set_seed(restart_seed(self.seed, number))
-        by_default = plan.config.start == "hard" and number != self.restarts - 1
-        config = replace(plan.config, start=None) if by_default else plan.config
+        config = replace(plan.config, start=None) if plan.config.start == "hard" and not hard else plan.config
         parts = assemble(self.data, config, plan.train)
         return Trainer(
             parts.model,
@@ -84,7 +86,7 @@ class Trainings:
         if not config.searches or plan.judge is None or plan.train.epochs < MIN_EPOCHS:
             return plan, None, []
         found, trials = search(
-            lambda one: self.begin(self.plan(one), 0),
+            lambda one: self.begin(self.plan(one), 0, hard=self.restarts == 1),
             plan.judge,
             config.hidden,
             config.weight_scale,
@@ -99,21 +101,30 @@ class Trainings:
         """
         begin, epochs, restarts = partial(self.begin, plan), plan.train.epochs, self.restarts
         if first is None:
-            first = begin(0, saved)
+            first = begin(0, saved, hard=restarts == 1)
             if restarts == 1 or first.num_steps or not epochs:
                 return first
             first.save_to(None)
         if restarts > 1:
-            beginnings = {0: first}
+            beginnings, brief = {0: first}, max(1, round(BEGINNING * epochs))
             first = best_start(
-                lambda number: beginnings.pop(number, None) or begin(number),
-                restarts,
-                max(1, round(BEGINNING * epochs)),
-                self.callbacks,
-                held_out_score if plan.config.start == "hard" else score,
+                lambda number: beginnings.pop(number, None) or begin(number), restarts, brief, self.callbacks
             )
+            if plan.config.start == "hard":
+                first = self._challenged(first, plan, brief)
         first.save_to(saved)
         return first
+
+    def _challenged(self, best: Trainer, plan: Plan, epochs: int) -> Trainer:
+        """The best restart, or a start from hard options where that is clearly better.
+
+        Where it is not, the training goes on as if it had not been tried.
+        """
+        with RandomState.of(best.device).repeated(best.device):
+            self.callbacks.on_phase(Phase("hard start"))
+            other = self.begin(plan, self.restarts, hard=True)
+            other.run(epochs)
+        return other if clearly_better(other, best) else best
 
     def others(self, plan: Plan) -> list[Trainer]:
         """Shorter trainings from other starts than the restarts."""

@@ -1,17 +1,22 @@
 """Random restarts: train briefly from several initializations and continue the best."""
 
 import logging
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from pyro_options.errors import check_count
 from pyro_options.growth.contracts import CollapsibleModel
+from pyro_options.growth.verdict import total_and_error
 
 from .callbacks import Callback, Phase
 from .trainer import Trainer
 
 logger = logging.getLogger(__name__)
+
+#: standard errors of the paired difference by which a start of another kind must be better
+CLEAR = 2.0
 
 
 def restart_seed(seed: int, number: int) -> int:
@@ -41,14 +46,17 @@ def score(trainer: Trainer) -> float:
     return exact_log_likelihood(trainer)
 
 
-def held_out_score(trainer: Trainer) -> float:
-    """Exact log-likelihood of the held-out episodes, in nats per episode; without any, :func:`score`.
+def clearly_better(challenger: Trainer, best: Trainer) -> bool:
+    """Whether held-out episodes prefer a start of another kind by more than :data:`CLEAR` standard errors.
 
-    For starts of different kinds, one of which may fit the episodes trained on much sooner.
+    Without held-out episodes, those that were trained on do. One kind may fit these much sooner than another, and
+    starts that differ by chance alone should not replace each other.
     """
-    if trainer.held_out is None:
-        return score(trainer)
-    return float(trainer.growth_checks.scores(trainer.held_out).double().mean())
+    data = best.data if best.held_out is None else best.held_out
+    if not isinstance(best.model, CollapsibleModel):
+        return score(challenger) > score(best)
+    gain, error = total_and_error(challenger.growth_checks.scores(data) - best.growth_checks.scores(data))
+    return gain > (0 if math.isnan(error) else CLEAR * error)
 
 
 def best_start(
@@ -56,9 +64,8 @@ def best_start(
     restarts: int,
     epochs: int,
     callbacks: Callback = Callback(),
-    score: Callable[[Trainer], float] = score,
 ) -> Trainer:
-    """Trains several restarts for a few epochs and returns the one with the best ``score``, to be continued.
+    """Trains several restarts for a few epochs and returns the one with the best :func:`score`, to be continued.
 
     The likelihood of a model with latent options has many local optima, and the score shows early which one a run is
     heading for. Restarts are therefore short, and compared on the training data alone::
@@ -70,7 +77,6 @@ def best_start(
     :param restarts: number of restarts; a single one is returned without training
     :param epochs: epochs to train each restart for
     :param callbacks: told which restart runs
-    :param score: by default :func:`score`
     """
     check_count(restarts, "restarts")
     if restarts == 1:

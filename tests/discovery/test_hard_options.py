@@ -146,7 +146,7 @@ def test_other_guides_start_from_it(guide):
     assert skills.metadata["method"]["start"] == "hard"
 
 
-def test_of_several_restarts_the_last_starts_from_it(monkeypatch):
+def test_besides_several_restarts_one_more_starts_from_it(monkeypatch):
     starts = []
     assemble = trainings.assemble
     monkeypatch.setattr(
@@ -154,10 +154,20 @@ def test_of_several_restarts_the_last_starts_from_it(monkeypatch):
     )
     given = {"start": "hard", "epochs": 1, "progress": False, "device": "cpu", "trust": False}
     discover(known(episodes=20).trajectories, guide="exact", restarts=3, **given)
-    assert starts == [None, None, "hard"]
+    assert starts == [None, None, None, "hard"]
     starts.clear()
     discover(known(episodes=20).trajectories, guide="exact", restarts=1, **given)
     assert starts == ["hard"]
+
+
+@pytest.mark.parametrize("better", [False, True])
+def test_a_hard_start_that_is_not_better_changes_nothing(better, monkeypatch):
+    data = known(episodes=30).trajectories
+    monkeypatch.setattr(trainings, "clearly_better", lambda *trainers: better)
+    given = {"guide": "exact", "restarts": 2, "epochs": 5, "progress": False, "device": "cpu", "trust": False}
+    plain, hard = discover(data, **given), discover(data, start="hard", **given)
+    same = plain.num_options == hard.num_options and torch.equal(plain.policy.heads.weight, hard.policy.heads.weight)
+    assert same != better
 
 
 def test_models_with_other_parts_start_from_it():

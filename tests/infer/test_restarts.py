@@ -7,7 +7,7 @@ from support.small_trainings import Killed
 
 from pyro_options.discovery import build, discover
 from pyro_options.infer import TrainConfig, Trainer, best_start, restart_seed, set_seed
-from pyro_options.infer.restarts import exact_log_likelihood, held_out_score, mean_objective, score
+from pyro_options.infer.restarts import CLEAR, clearly_better, exact_log_likelihood, mean_objective, score
 from pyro_options.persistence import Checkpoint
 from pyro_options.skills import to_skills
 
@@ -35,21 +35,27 @@ def test_the_start_with_the_best_elbo_continues():
     assert mean_objective(best) == best.history.objective[-1]
 
 
-def test_held_out_episodes_may_rank_starts():
-    made, judge = [], DATA.split(0.3)[1]
-
-    def start(number):
-        made.append(begin(number))
-        made[-1].held_out = judge
-        return made[-1]
-
-    best = best_start(start, 4, epochs=2, score=held_out_score)
-    scores = [held_out_score(trainer) for trainer in made]
-    assert best is made[scores.index(max(scores))]
-    skills = to_skills(best.model, best.guide)
-    assert max(scores) == pytest.approx(float(skills.episode_log_likelihoods(judge).mean()), abs=1e-3)
-    best.held_out = None
-    assert held_out_score(best) == score(best)
+def test_a_start_of_another_kind_must_be_clearly_better():
+    """By held-out episodes, whose paired differences are those of the skills; without any, by those trained on."""
+    judge = DATA.split(0.3)[1]
+    better, worse = begin(0), begin(0)
+    better.run(4)
+    for trainer in (better, worse):
+        trainer.held_out = judge
+    first, second = (to_skills(one.model, one.guide).episode_log_likelihoods(judge) for one in (better, worse))
+    gain = first - second
+    assert float(gain.sum()) > CLEAR * float(gain.std()) * len(gain) ** 0.5
+    assert clearly_better(better, worse) and not clearly_better(worse, better) and not clearly_better(worse, worse)
+    with torch.no_grad():  # better on average, but not by more than chance
+        better.model.policy.heads.weight.lerp_(worse.model.policy.heads.weight, 0.999)
+        better.model.policy.heads.weight.add_(0.05 * torch.randn_like(worse.model.policy.heads.weight))
+    noise = [one.growth_checks.scores(judge).double() for one in (better, worse)]
+    difference = noise[0] - noise[1]
+    within = abs(float(difference.sum())) <= CLEAR * float(difference.std()) * len(difference) ** 0.5
+    assert within and not clearly_better(better, worse) and not clearly_better(worse, better)
+    for trainer in (better, worse):
+        trainer.held_out = None
+    assert not clearly_better(worse, worse)
 
 
 def test_a_relaxed_objective_does_not_rank_starts():
