@@ -11,7 +11,6 @@ from pyro_options.data.trajectories import Trajectories
 from pyro_options.errors import check
 from pyro_options.growth.contracts import GrowableGuide, fulfills
 from pyro_options.growth.resizing import reweight
-from pyro_options.growth.rules import TrialRule
 from pyro_options.guides.gem import GammaConcentration, GrowableGEM, PointGEM, weights_guide
 from pyro_options.handlers.growth import GrowthMessenger
 from pyro_options.infer.schedules import Exponential
@@ -22,7 +21,7 @@ from .action_families import resolved_families
 from .budget import Budget, state_inputs
 from .capacity import AUTO
 from .config import MethodConfig, method_config
-from .growth import BIRTHS, MANY_BIRTHS, REMOVALS, RULES, Growth
+from .growth import BIRTHS, REMOVALS, RULES, Growth
 from .hard_search import start_hard
 from .presets import with_preset
 from .registry import GUIDES, MODELS, WEIGHTS, Pieces, guide_entry
@@ -210,7 +209,7 @@ def _start(model: Any, data: Trajectories, config: MethodConfig) -> torch.Tensor
     if config.start == "hard" and not isinstance(config.model, nn.Module):
         fixed = model.num_options if isinstance(config.guide, nn.Module) else config.num_options
         return start_hard(model, data, fixed, config.growth.max_options)
-    if config.start == "stretches" and not isinstance(config.model, nn.Module):
+    if config.start == "stretches" and not isinstance(config.model, nn.Module) and model.num_options > 1:
         start_from_stretches(model.policy, data)
     return torch.zeros(model.num_options)
 
@@ -257,9 +256,7 @@ def _guide(config: MethodConfig, pieces: Pieces) -> Any:
 
 def _growth_handler(data: Trajectories, growth: Growth, model: Any, guide: Any) -> GrowthMessenger:
     max_rows = max(8, min(128, 4800 // data.typical_length))
-    rule = growth.rule
-    if isinstance(rule, str):
-        rule = TrialRule(MANY_BIRTHS) if rule == "trial" and growth.starts_with_few else RULES[rule]()
+    rule = RULES[growth.rule]() if isinstance(growth.rule, str) else growth.rule
     birth = BIRTHS[growth.birth](max_rows) if isinstance(growth.birth, str) else growth.birth
     removals = [REMOVALS[one](max_rows) if isinstance(one, str) else one for one in growth.removals or ()]
     assert growth.check_every is not None and growth.patience is not None and growth.settle is not None

@@ -85,7 +85,8 @@ class Growth:
         missing = {name: value for name, value in vars(defaults).items() if getattr(self, name) is None}
         if "initial_options" in missing:
             missing["initial_options"] = min(missing["initial_options"], self.max_options)
-        return replace(self, **missing | {"rule": chosen})
+        found = replace(self, **missing | {"rule": chosen})
+        return replace(found, rule=TrialRule(MANY_BIRTHS)) if chosen == "trial" and found.starts_with_few else found
 
     @property
     def starts_with_few(self) -> bool:

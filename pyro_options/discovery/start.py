@@ -67,9 +67,8 @@ def start_from_stretches(
     data: Trajectories,
     steps: int = STEPS,
     rate: float = LEARNING_RATE,
-    options: Sequence[int] | None = None,
 ) -> None:
-    """Fits options, by default all, to a stretch each.
+    """Fits each option to a stretch.
 
     Options that start alike share out the steps of every behaviour between them, each taking the states where it
     happens to be a little better, and training rarely gets out of that. A stretch is mostly one behaviour, and an
@@ -77,29 +76,26 @@ def start_from_stretches(
 
     :param policy: a policy of :mod:`pyro_options.options`
     :param data: demonstrations
-    :param options: those to fit; the others stay as they are
     """
-    if policy.num_options < 2:
-        return
-    fitted = list(range(policy.num_options) if options is None else options)
-    states, actions, mask = stretches(data, len(fitted), stretch_lengths(data, len(fitted)))
+    K = policy.num_options
+    states, actions, mask = stretches(data, K, stretch_lengths(data, K))
     dtype = next(policy.parameters()).dtype
     policy.double()  # so that the rounding errors of other units do not grow into another start
     states, actions = states.double(), actions.double() if actions.is_floating_point() else actions
     # the parameters of the options alone: so few steps would spoil a network that they share
     moving = [getattr(layer, name) for layer in growables([policy]) for name in layer.component_axes]
     # a large eps: Adam would otherwise turn the rounding errors of tiny gradients into steps, and units would matter
-    optimizer, own = torch.optim.Adam(moving, lr=rate, eps=1e-3), torch.tensor(fitted, device=states.device)
-    each = torch.arange(len(fitted), device=states.device)
+    optimizer = torch.optim.Adam(moving, lr=rate, eps=1e-3)
     scales = [layer.value for layer in growables([policy]) if isinstance(layer, LogScale)]
+    with torch.no_grad():
+        features = policy.features(states)
     for _ in range(steps):
-        log_prob = policy(states).component_log_prob(actions)[each, :, own]  # (K, length), each under its own option
-        loss = -(log_prob * mask).sum() / mask.sum()
+        loss = -(policy.own_log_prob(features, actions) * mask).sum() / mask.sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
         with torch.no_grad():
             for scale in scales:
-                scale[own] = scale[own].clamp(min=SMALLEST_LOG_SCALE)
+                scale.clamp_(min=SMALLEST_LOG_SCALE)
     policy.zero_grad(set_to_none=True)
     policy.to(dtype)

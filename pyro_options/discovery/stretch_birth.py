@@ -30,7 +30,10 @@ class StretchBirth:
     def __call__(self, newborns: Newborns) -> None:
         newborns.require_data()
         model: Any = newborns.modules[0]
-        start_from_stretches(model.policy, newborns.data, options=newborns.index)
+        fresh = copy.deepcopy(model.policy)
+        resize([fresh], newborns.index)
+        start_from_stretches(fresh, newborns.data)
+        copy_components([model.policy], newborns.index, [fresh], range(len(newborns.index)))
         self._replace(model.policy, newborns)
         reweight(newborns.modules, newborns.trial_weights(self.share))
 

@@ -75,7 +75,7 @@ def test_the_default_growth_rule_depends_on_the_guide():
     assert method_config("options-exact", max_options=3).growth.initial_options == 3
     assert method_config("options-exact", rule="usage").growth.initial_options == 1
     told = method_config("options-paper", rule="trial", initial_options=2).growth
-    assert (told.rule, told.initial_options, told.removals) == ("trial", 2, ("prune", "merge"))
+    assert (told.rule, told.initial_options, told.removals) == (TrialRule(7.0), 2, ("prune", "merge"))
 
 
 def test_growth_from_few_options_makes_many_and_from_stretches_with_an_amortized_guide():
