@@ -230,7 +230,8 @@ class OptionPath(TorchDistribution):
     def sample_posterior(self, emission: Tensor) -> Tensor:
         """A discrete path drawn from ``p(path | actions)``: forward filtering, backward sampling."""
         with torch.no_grad():
-            path = encode_path(*drawn_option_path(*self._broadcast(emission)), self.num_options)
+            options, terminations = drawn_option_path(*self._broadcast(emission))
+            path = encode_path(options, terminations, self.num_options)
         return path.to(self.log_weights.dtype)
 
     #: whether :meth:`reweighted` is possible: the weights do not depend on the state
