@@ -8,7 +8,8 @@ references never point at a stale tensor.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +41,17 @@ def involved(tensor: Tensor, axes: Sequence[int], index: Tensor) -> Tensor:
     return mask
 
 
+class Fit:
+    """The components that a fit moves while the others stand still.
+
+    :param index: their numbers
+    """
+
+    def __init__(self, index: Sequence[int]):
+        self.index = tuple(index)
+        self.known: tuple[Tensor, Tensor] | None = None  # the last inputs of the layer, and its outputs on them
+
+
 class Growable:
     """Mixin for an ``nn.Module`` with components along axes of some parameters: a :class:`GrowableLayer`."""
 
@@ -48,6 +60,9 @@ class Growable:
 
     #: names of tensors without that axis which a move may change; restored when the move is undone
     shared: tuple[str, ...] = ()
+
+    #: set by :func:`fitting`
+    fit: Fit | None = None
 
     @property
     def num_components(self) -> int:
@@ -149,6 +164,19 @@ class GrowableInput(Growable, nn.Module):
 
     def forward(self, components: Tensor) -> Tensor:
         return nn.functional.linear(components, self.weight)
+
+
+@contextmanager
+def fitting(modules: Iterable[nn.Module], index: Sequence[int]) -> Iterator[None]:
+    """A context in which only the components ``index`` change, so that layers may keep the outputs of the others."""
+    layers = [layer for module in modules for layer in module.modules() if isinstance(layer, Growable)]
+    try:
+        for layer in layers:
+            layer.fit = Fit(index)
+        yield
+    finally:
+        for layer in layers:
+            layer.fit = None
 
 
 def growables(modules: Iterable[nn.Module]) -> list[GrowableLayer]:

@@ -21,10 +21,10 @@ from .verdict import Verdict
 FEWEST_TRAINED = 128
 
 
-#: shares of a fit after which it is asked whether a merge may still be accepted, and how many times faster than lately
-#: its loss may fall in what is left
-MILESTONES = (0.125, 0.25, 0.5, 0.75)
-FASTER = 2.0
+#: shares of a fit after which it is asked whether a merge may still be accepted. The loss does not fall evenly: what it
+#: varies by, in nats, is allowed for, and a fit must seem in vain twice in a row
+MILESTONES = (1 / 8, 1 / 4, 5 / 16, 3 / 8, 7 / 16, 1 / 2, 5 / 8, 3 / 4, 7 / 8)
+NOISE = 3.0
 
 
 class Removal(Protocol):
@@ -143,22 +143,24 @@ class _Judges:
 
 
 class _Outlook:
-    """Whether a fit is in vain: what it lacks would not be made up in the steps that are left."""
+    """Whether a fit is in vain: what it lacks would not be made up in the steps that are left at its latest pace."""
 
     def __init__(self, excess: Callable[[], float], steps: int):
         self._excess, self._steps = excess, steps
         self._milestones = {round(share * steps) for share in MILESTONES}
         self._last: tuple[int, float] | None = None
+        self._doubtful = False  # whether it seemed in vain at the last milestone
 
     def __call__(self, step: int) -> bool:
         if step not in self._milestones:
             return False
-        lacking, before = self._excess(), self._last
+        lacking, before = self._excess() - NOISE, self._last
         self._last = step, lacking
-        if before is None or not lacking > 0:
+        if before is None:
             return False
-        rate = max(0.0, (before[1] - lacking) / (step - before[0]))
-        return lacking > FASTER * rate * (self._steps - step)
+        pace = max(0.0, (before[1] - lacking) / (step - before[0]))
+        was_doubtful, self._doubtful = self._doubtful, lacking > pace * (self._steps - step)
+        return was_doubtful and self._doubtful
 
 
 @dataclass(frozen=True)

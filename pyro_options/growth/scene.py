@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pyro_options.errors import check
 
 from .contracts import ComponentLikelihood, TransitionWeights, Weighable, fulfills, row_groups, take_rows
-from .growable import axes_of, growables, involved
+from .growable import axes_of, fitting, growables, involved
 from .maximization import em_step
 from .resizing import num_components
 from .usage import Usage
@@ -198,26 +198,27 @@ class Scene:
         batches = [take_rows(rows, own) for own, share in shares if share]
         weights = log_weights + math.log1p(-LEFT)
         slope = log_weights.new_full((1,), -1 / len(rows))  # of minus the mean
-        for step in range(1, steps + 1):
-            optimizer.zero_grad()
-            for batch in batches:
-                fn, value = self._observed(batch, weights)
-                log_prob = fn.log_prob(value)
-                own_parameters = [one.parameter for one in parameters]
-                slopes = slope.to(log_prob).expand_as(log_prob)
-                grads = torch.autograd.grad(log_prob, own_parameters, slopes, allow_unused=True)
-                for own, grad, entries in zip(moving, grads, parameters):
-                    if grad is not None:
-                        part = entries.of(grad)
-                        own.grad = part if own.grad is None else own.grad + part
-            self.workers.add_gradients(moving)
-            with torch.no_grad():
-                optimizer.step()
-                for own, entries in zip(moving, parameters):
-                    if own.grad is not None:
-                        entries.set(own)
-            if give_up(step):
-                return
+        with fitting(self.modules, index):
+            for step in range(1, steps + 1):
+                optimizer.zero_grad()
+                for batch in batches:
+                    fn, value = self._observed(batch, weights)
+                    log_prob = fn.log_prob(value)
+                    own_parameters = [one.parameter for one in parameters]
+                    slopes = slope.to(log_prob).expand_as(log_prob)
+                    grads = torch.autograd.grad(log_prob, own_parameters, slopes, allow_unused=True)
+                    for own, grad, entries in zip(moving, grads, parameters):
+                        if grad is not None:
+                            part = entries.of(grad)
+                            own.grad = part if own.grad is None else own.grad + part
+                self.workers.add_gradients(moving)
+                with torch.no_grad():
+                    optimizer.step()
+                    for own, entries in zip(moving, parameters):
+                        if own.grad is not None:
+                            entries.set(own)
+                if give_up(step):
+                    return
         for _ in range(EM_STEPS):
             for module in self.modules:
                 em_step(module, lambda batch: self.observed(batch, log_weights), batches, index, self.workers)

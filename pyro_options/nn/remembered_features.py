@@ -24,8 +24,8 @@ class RememberFeatures:
     """``model(rows, ...)`` that runs its state networks once for each batch, as long as the same one is given again.
 
     For growth checks, which fit new components on the same rows many times: the layers of components move, the networks
-    do not, so results are the same. Nothing is differentiated through the networks, and the features of the last batch
-    are kept for as long as this object is.
+    do not, so results are the same. Nothing is differentiated through the networks. The features of two batches are
+    kept for as long as this object is: the last one that something is fitted to, and the last that is only evaluated.
 
     :param model: reads ``rows.states``
     :param modules: the modules with the networks
@@ -34,13 +34,14 @@ class RememberFeatures:
     def __init__(self, model: Callable, *modules: nn.Module):
         self.model = model
         self._networks = _shared_networks(modules)
-        self._known: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+        self._known: dict[tuple[nn.Module, bool], tuple[Tensor, Tensor]] = {}
 
     def _features(self, network: nn.Module, states: Tensor) -> tuple[Tensor, Tensor]:
-        if network not in self._known or self._known[network][0] is not states:
+        key = network, torch.is_grad_enabled()
+        if key not in self._known or self._known[key][0] is not states:
             with torch.no_grad():
-                self._known[network] = states, network(states)
-        return self._known[network]
+                self._known[key] = states, network(states)
+        return self._known[key]
 
     def __call__(self, rows: Any, *args: Any, **kwargs: Any) -> Any:
         states = rows.states

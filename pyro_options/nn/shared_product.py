@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from .packed_bits import PackedBits
 
 
 class ReadsStates:
@@ -68,8 +71,29 @@ def shared_product(states: Tensor, *modules: nn.Module) -> Iterator[None]:
 
 
 def _product(features: Tensor, layers: list[nn.Module]) -> dict[nn.Module, Tensor]:
-    weights = [layer.weight.flatten(0, -2) for layer in layers]
-    biases = [layer.bias.flatten() for layer in layers]
+    """The output of each layer; during a fit of some components, only theirs are computed again for the same features.
+
+    A layer with components has one row of outputs for each, and says by ``fit`` which of them move.
+    """
+    fits: list[Any] = [getattr(layer, "fit", None) for layer in layers]
+    known = [fit.known[1] for fit in fits if fit is not None and fit.known is not None and fit.known[0] is features]
+    if len(known) == len(layers):
+        index = torch.tensor(fits[0].index, device=features.device)
+        # a few columns of packed bits cost as much as many
+        plain = features.unpack() if isinstance(features, PackedBits) else features
+        parts = _linear(plain, [(layer.weight[index], layer.bias[index]) for layer in layers])
+        return {layer: whole.index_copy(-2, index, part) for layer, whole, part in zip(layers, known, parts)}
+    outputs = _linear(features, [(layer.weight, layer.bias) for layer in layers])
+    for fit, output in zip(fits, outputs):
+        if fit is not None and torch.is_grad_enabled():  # not rows that are only evaluated in between
+            fit.known = features, output.detach()
+    return dict(zip(layers, outputs))
+
+
+def _linear(features: Tensor, layers: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """The outputs of layers with these weights ``(..., W, D)`` and biases ``(..., W)``, by one matrix product."""
+    weights = [weight.flatten(0, -2) for weight, _ in layers]
+    biases = [bias.flatten() for _, bias in layers]
     sizes = [len(bias) for bias in biases]
     # a product with 136 columns is a third faster than one with 133 on the CPU; elsewhere zeros cost launches
     padding = -sum(sizes) % 8 if features.device.type == "cpu" else 0
@@ -78,4 +102,4 @@ def _product(features: Tensor, layers: list[nn.Module]) -> dict[nn.Module, Tenso
         biases.append(biases[0].new_zeros(padding))
         sizes.append(padding)
     parts = nn.functional.linear(features, torch.cat(weights), torch.cat(biases)).split(sizes, -1)
-    return {layer: part.unflatten(-1, layer.bias.shape) for layer, part in zip(layers, parts)}
+    return [part.unflatten(-1, bias.shape) for part, (_, bias) in zip(parts, layers)]

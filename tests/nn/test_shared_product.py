@@ -7,8 +7,10 @@ from torch.testing import assert_close
 
 from pyro_options.data import Trajectories
 from pyro_options.discovery import MethodConfig, build
+from pyro_options.growth.growable import fitting
 from pyro_options.infer import TrainConfig, Trainer
 from pyro_options.nn import StateEmbedding, VaryingInputs, shared_product
+from pyro_options.nn.packed_bits import PackedBits, unpacked
 from pyro_options.options import CategoricalPolicy, Termination
 
 D = 12
@@ -57,6 +59,38 @@ def test_the_outputs_of_all_layers_are_parts_of_one_product():
         assert len(memory(modules, states)) == 1
         assert len(memory(modules, states.clone())) == 3  # other states, even if they hold the same numbers
     assert len(memory(modules, states)) == 3
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_fit_of_some_components_computes_theirs_alone(packed, monkeypatch):
+    """With the same outputs as without it, also on other rows in between, and with their gradients."""
+    torch.manual_seed(0)
+    policy, termination, index = CategoricalPolicy(1024, 5, 3), Termination(1024, 5), [1, 3]
+    weights = [part for layer in (policy.heads, termination.heads) for part in (layer.weight, layer.bias)]
+    data = torch.randint(0, 256, (2, 1500, 128), dtype=torch.uint8)
+    first, second = (PackedBits(one, torch.float32) if packed else unpacked(one, torch.float32) for one in data)
+
+    def results(states):
+        with shared_product(states, policy, termination):
+            values = policy.outputs(states), termination(states)
+        return *values, *torch.autograd.grad(sum((value**2).sum() for value in values), weights)
+
+    with fitting([policy, termination], index):
+        for step, states in enumerate((first, first, second, first, first)):
+            with torch.no_grad():
+                for part in weights:
+                    part[index] += 0.1 * torch.randn_like(part[index])
+            found = results(states)
+            with monkeypatch.context() as patch:
+                patch.setattr(policy.heads, "fit", None)
+                patch.setattr(termination.heads, "fit", None)
+                expected = results(states)
+            for one, other in zip(found[:2], expected[:2]):
+                assert_close(one, other, rtol=1e-4, atol=1e-4)
+            for one, other in zip(found[2:], expected[2:]):
+                assert_close(one[index], other[index], rtol=1e-4, atol=1e-2)
+                assert (one[0] == 0).all() == (step in (1, 4))  # nothing but the components that move
+    assert policy.heads.fit is None and termination.heads.fit is None
 
 
 def test_the_product_is_forgotten_after_an_error_inside():
