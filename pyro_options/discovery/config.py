@@ -48,7 +48,7 @@ class MethodConfig:
     hidden: tuple[int, ...] | str = ()  # widths of the shared state network; () is a linear layer per option, or "auto"
     network: Any = None  # instead of hidden: "cnn", a module, a function of the state shape, or "module:function"
     weight_scale: float | str | None = None  # standard deviation of a prior on the weights of options; None, or "auto"
-    start: str | None = None  # "random", "stretches" of demonstrations, "hard" (besides several restarts, one more)
+    start: str | None = None  # "random", "stretches" of demonstrations, "hard" (besides restarts, one more training)
     skip_constant: bool = True  # ignore entries of the state that never vary in the data
     standardize: bool = True  # states and continuous actions, so that their units do not matter; not packed bits
     censored: bool = True  # continuous actions that saturate: an action at a bound has the probability of the tail

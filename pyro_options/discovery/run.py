@@ -207,6 +207,7 @@ def discover(
     trainer = trainings.best(plan, saved, first)
     told.on_phase(Phase("training"))
     trainer.run()
+    trainer = trainings.challenged(plan, trainer)
     raw = to_skills(trainer.model, trainer.guide, packed=data.packed, action_names=trajectories.action_names)
     skills = with_summary(raw if units is None else units.restore(raw), data)
 

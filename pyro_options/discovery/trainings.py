@@ -110,20 +110,20 @@ class Trainings:
             first = best_start(
                 lambda number: beginnings.pop(number, None) or begin(number), restarts, brief, self.callbacks
             )
-            if plan.config.start == "hard":
-                first = self._challenged(first, plan, brief)
         first.save_to(saved)
         return first
 
-    def _challenged(self, best: Trainer, plan: Plan, epochs: int) -> Trainer:
-        """The best restart, or a start from hard options where that is clearly better.
+    def challenged(self, plan: Plan, best: Trainer) -> Trainer:
+        """The training of the best restart, or a whole one from hard options where that is clearly better.
 
-        Where it is not, the training goes on as if it had not been tried.
+        Where it is not, what follows is as if it had not been tried.
         """
+        if plan.config.start != "hard" or self.restarts == 1 or not plan.train.epochs:
+            return best
         with RandomState.of(best.device).repeated(best.device):
             self.callbacks.on_phase(Phase("hard start"))
             other = self.begin(plan, self.restarts, hard=True)
-            other.run(epochs)
+            other.run()
         return other if clearly_better(other, best) else best
 
     def others(self, plan: Plan) -> list[Trainer]:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 class Phase:
     """A part of :func:`~pyro_options.discover`, which trains one model.
 
-    In this order: ``capacity`` (the search for network widths and shrinkage), ``restart``, ``hard start`` (from hard
-    options, if asked for), ``training`` (the best of them goes on), ``other start`` and ``one policy`` (the comparisons
-    of :class:`~pyro_options.skills.Trust`).
+    In this order: ``capacity`` (the search for network widths and shrinkage), ``restart``, ``training`` (the best of
+    them goes on), ``hard start`` (another training, from hard options, if asked for), ``other start`` and
+    ``one policy`` (the comparisons of :class:`~pyro_options.skills.Trust`).
     """
 
     name: str

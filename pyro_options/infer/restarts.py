@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from pyro_options.errors import check_count
 from pyro_options.growth.contracts import CollapsibleModel
@@ -15,7 +17,7 @@ from .trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
-#: standard errors of the paired difference by which a start of another kind must be better
+#: standard errors of the paired difference by which a training of another kind must be better
 CLEAR = 2.0
 
 
@@ -46,16 +48,21 @@ def score(trainer: Trainer) -> float:
     return exact_log_likelihood(trainer)
 
 
-def clearly_better(challenger: Trainer, best: Trainer) -> bool:
-    """Whether held-out episodes prefer a start of another kind by more than :data:`CLEAR` standard errors.
+def _held_out_scores(trainer: Trainer) -> Tensor:
+    """Log-likelihoods of held-out episodes before the final phase, which trains on them too, or of those trained on."""
+    if trainer.history.judge_scores:
+        return torch.tensor(trainer.history.judge_scores, dtype=torch.float64)
+    return trainer.growth_checks.scores(trainer.data if trainer.held_out is None else trainer.held_out)
 
-    Without held-out episodes, those that were trained on do. One kind may fit these much sooner than another, and
-    starts that differ by chance alone should not replace each other.
+
+def clearly_better(challenger: Trainer, best: Trainer) -> bool:
+    """Whether held-out episodes prefer a training of another kind by more than :data:`CLEAR` standard errors.
+
+    Without held-out episodes, those that were trained on do.
     """
-    data = best.data if best.held_out is None else best.held_out
     if not isinstance(best.model, CollapsibleModel):
         return score(challenger) > score(best)
-    gain, error = total_and_error(challenger.growth_checks.scores(data) - best.growth_checks.scores(data))
+    gain, error = total_and_error(_held_out_scores(challenger) - _held_out_scores(best))
     return gain > (0 if math.isnan(error) else CLEAR * error)
 
 

@@ -146,7 +146,7 @@ def test_other_guides_start_from_it(guide):
     assert skills.metadata["method"]["start"] == "hard"
 
 
-def test_besides_several_restarts_one_more_starts_from_it(monkeypatch):
+def test_besides_several_restarts_there_is_a_training_from_it(monkeypatch):
     starts = []
     assemble = trainings.assemble
     monkeypatch.setattr(

@@ -53,8 +53,11 @@ def test_a_start_of_another_kind_must_be_clearly_better():
     difference = noise[0] - noise[1]
     within = abs(float(difference.sum())) <= CLEAR * float(difference.std()) * len(difference) ** 0.5
     assert within and not clearly_better(better, worse) and not clearly_better(worse, better)
+    for trainer, scores in ((better, [-1.0, -2.0, -3.0]), (worse, [-2.0, -3.1, -4.0])):
+        trainer.history.judge_scores = scores  # before the final phase
+    assert clearly_better(better, worse) and not clearly_better(worse, better)
     for trainer in (better, worse):
-        trainer.held_out = None
+        trainer.held_out, trainer.history.judge_scores = None, []
     assert not clearly_better(worse, worse)
 
 
