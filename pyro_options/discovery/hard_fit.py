@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pyro_options.growth.growable import growables
-from pyro_options.options.policies import LogScale
+from pyro_options.options.policies import LogScale, rows_of_each
 
 #: standard deviation of a Gaussian prior on the parameters of options, in units of standardized states and actions. It
 #: keeps the fit to a few steps from being certain about everything else
@@ -40,19 +40,6 @@ def minimize(loss: Callable[[], Tensor], parameters: list[nn.Parameter], steps: 
 def penalty(parameters: list[nn.Parameter]) -> Tensor:
     """Minus the log density of the Gaussian prior, up to a constant."""
     return torch.stack([p.square().sum() for p in parameters]).sum() / (2 * PRIOR_SCALE**2)
-
-
-def rows_of_each(options: Tensor, num_options: int) -> tuple[Tensor, Tensor]:
-    """The rows of each option ``(K, B)``, and which of these exist.
-
-    :param options: of each row, ``(S,)``
-    """
-    counts = torch.bincount(options, minlength=num_options)
-    order, most = options.argsort(stable=True), int(counts.max())
-    place = torch.arange(most, device=options.device)
-    mask = place < counts.unsqueeze(-1)
-    first = (counts.cumsum(0) - counts).unsqueeze(-1)
-    return order[torch.where(mask, first + place, 0)], mask
 
 
 def fit_policy(policy: Any, states: Tensor, actions: Tensor, options: Tensor, steps: int) -> None:

@@ -6,7 +6,8 @@ from torch.nn.functional import pad
 
 from pyro_options.errors import check
 from pyro_options.growth.growable import GrowableInput, ZeroHeads
-from pyro_options.nn.backward_lstm import backward_recurrence, linear_of_parts
+from pyro_options.nn.backward_lstm import backward_recurrence
+from pyro_options.nn.linear_of_parts import linear_of_parts
 from pyro_options.nn.standardized_inputs import StandardizedInputs
 from pyro_options.nn.state_embedding import StateEmbedding
 from pyro_options.nn.varying_inputs import VaryingInputs

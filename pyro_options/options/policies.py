@@ -67,6 +67,19 @@ class _OptionHeads(ReadsStates, nn.Module):
         return torch.baddbmm(self.heads.bias.unsqueeze(1), features, self.heads.weight.transpose(1, 2))
 
 
+def rows_of_each(options: Tensor, num_options: int) -> tuple[Tensor, Tensor]:
+    """The rows of each option ``(K, B)``, and which of these exist.
+
+    :param options: of each row, ``(S,)``
+    """
+    counts = torch.bincount(options, minlength=num_options)
+    order, most = options.argsort(stable=True), int(counts.max())
+    place = torch.arange(most, device=options.device)
+    mask = place < counts.unsqueeze(-1)
+    first = (counts.cumsum(0) - counts).unsqueeze(-1)
+    return order[torch.where(mask, first + place, 0)], mask
+
+
 class CategoricalPolicy(_OptionHeads):
     """π_k(a | s) over ``num_actions`` discrete actions: states ``(..., T, state_dim)`` to their distribution."""
 

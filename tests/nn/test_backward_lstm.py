@@ -9,7 +9,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from pyro_options.nn import reverse_episodes
-from pyro_options.nn.backward_lstm import backward_lstm, linear_of_parts
+from pyro_options.nn.backward_lstm import backward_lstm
+from pyro_options.nn.linear_of_parts import linear_of_parts
 
 MODULE = sys.modules["pyro_options.nn.backward_lstm"]
 N, T = 7, 9

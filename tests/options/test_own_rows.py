@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from pyro_options.discovery.hard_fit import rows_of_each
 from pyro_options.options import CategoricalPolicy, GaussianPolicy, MixedPolicy
 from pyro_options.options.families import CategoricalFamily, GaussianFamily
+from pyro_options.options.policies import rows_of_each
 
 K, B, D = 3, 7, 4
 
