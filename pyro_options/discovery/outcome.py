@@ -109,11 +109,12 @@ def data_record(skills: Skills, data: Trajectories, test: Trajectories | None) -
 def usage_record(trainer: Trainer, data: Trajectories, others: Sequence[Trainer], trust: Trust | None) -> dict:
     """The posterior over the number of options in use, as JSON values, for the metadata of skills.
 
-    Its interval begins at one if one policy may be all there is.
+    Its interval begins lower where the figures of ``trust`` do not speak against fewer.
     """
     found = options_in_use(trainer, data, others=others).to_dict()
-    if trust is not None and trust.may_be_one:
-        found["interval"] = [1, found["interval"][1]]
+    if trust is not None:
+        low, high = found["interval"]
+        found["interval"] = [min(low, trust.fewest), high]
     return {"options_in_use": found}
 
 

@@ -75,6 +75,20 @@ class Trust:
         return self.short or any(gain is not None and not gain.real for gain, _ in self._gains)
 
     @property
+    def disagrees(self) -> bool:
+        """Whether other starts cut the demonstrations elsewhere: which options there are depends on chance."""
+        return self.num_options > 1 and self.agreement is not None and self.agreement < AGREEMENT
+
+    @property
+    def fewest(self) -> int:
+        """The least number of options that the figures do not speak against, at most those in use.
+
+        One if one policy may be all there is. Where starts disagree on the segments, that one policy is not enough is
+        all that is known. Otherwise the options that were found are those that there are.
+        """
+        return 1 if self.may_be_one else min(2, self.num_options) if self.disagrees else self.num_options
+
+    @property
     def warnings(self) -> list[str]:
         """What a user should know before relying on the options."""
         several = self.num_options > 1
@@ -100,7 +114,7 @@ class Trust:
         if unstable:
             seen = ", ".join(str(n) for n in sorted(counts))
             found.append(f"The number of options depends on the start: {seen} were found. Pass more restarts.")
-        if several and self.agreement is not None and self.agreement < AGREEMENT:
+        if self.disagrees:
             found.append(
                 f"Segmentations from different starts agree little (adjusted Rand index {self.agreement:.2f})."
             )

@@ -14,7 +14,7 @@ from pyro_options.skills.segmentation import Segmentation
 
 
 def make_trust(**given):
-    return Trust(num_options=4, **given)
+    return Trust(**{"num_options": 4} | given)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,20 @@ def test_each_reason_for_doubt_has_its_warning(given, text):
 )
 def test_one_policy_is_possible_where_it_explains_as_much_or_options_last_a_step(given, one):
     assert make_trust(**given).may_be_one is one
+
+
+@pytest.mark.parametrize(
+    ("given", "fewest"),
+    [
+        ({"gain": Gain(0.5, 0.02), "agreement": 0.9}, 4),
+        ({"gain": Gain(0.5, 0.02), "agreement": 0.2}, 2),
+        ({"gain": Gain(0.01, 0.02), "agreement": 0.2}, 1),
+        ({"num_options": 1, "agreement": 0.0}, 1),
+        ({}, 4),
+    ],
+)
+def test_fewer_options_are_possible_where_starts_disagree(given, fewest):
+    assert make_trust(**given).fewest == fewest
 
 
 def test_what_is_fine_gives_no_warning():
