@@ -41,17 +41,6 @@ def involved(tensor: Tensor, axes: Sequence[int], index: Tensor) -> Tensor:
     return mask
 
 
-class Fit:
-    """The components that a fit moves while the others stand still.
-
-    :param index: their numbers
-    """
-
-    def __init__(self, index: Sequence[int]):
-        self.index = tuple(index)
-        self.known: tuple[Tensor, Tensor] | None = None  # the last inputs of the layer, and its outputs on them
-
-
 class Growable:
     """Mixin for an ``nn.Module`` with components along axes of some parameters: a :class:`GrowableLayer`."""
 
@@ -60,9 +49,6 @@ class Growable:
 
     #: names of tensors without that axis which a move may change; restored when the move is undone
     shared: tuple[str, ...] = ()
-
-    #: set by :func:`fitting`
-    fit: Fit | None = None
 
     @property
     def num_components(self) -> int:
@@ -108,10 +94,24 @@ def fresh_shape(layer: "Growable | GrowableLayer", name: str, count: int) -> lis
     return [size if d not in axes else count + size * (len(axes) > 1) for d, size in enumerate(tensor.shape)]
 
 
+class Fit:
+    """A fit that moves some components of a layer while the others stand still.
+
+    :param index: numbers of those that move
+    """
+
+    def __init__(self, index: Tensor):
+        self.index = index
+        self.known: tuple[Tensor, Tensor] | None = None  # the last inputs of the layer, and its outputs on them
+
+
 class GrowableHeads(Growable, nn.Module):
     """One linear map per component, ``(..., in) -> (..., K, out)``, computed as a single matrix product."""
 
     component_axes = {"weight": 0, "bias": 0}
+
+    #: set by :func:`fitting`
+    current_fit: Fit | None = None
 
     def __init__(self, in_features: int, num_components: int, out_features: int):
         super().__init__()
@@ -168,15 +168,15 @@ class GrowableInput(Growable, nn.Module):
 
 @contextmanager
 def fitting(modules: Iterable[nn.Module], index: Sequence[int]) -> Iterator[None]:
-    """A context in which only the components ``index`` change, so that layers may keep the outputs of the others."""
-    layers = [layer for module in modules for layer in module.modules() if isinstance(layer, Growable)]
+    """A context in which only the components ``index`` change, so that the outputs of the others may be kept."""
+    layers = [layer for module in modules for layer in module.modules() if isinstance(layer, GrowableHeads)]
     try:
         for layer in layers:
-            layer.fit = Fit(index)
+            layer.current_fit = Fit(torch.tensor(list(index), device=layer.weight.device))
         yield
     finally:
         for layer in layers:
-            layer.fit = None
+            layer.current_fit = None
 
 
 def growables(modules: Iterable[nn.Module]) -> list[GrowableLayer]:

@@ -71,22 +71,23 @@ def shared_product(states: Tensor, *modules: nn.Module) -> Iterator[None]:
 
 
 def _product(features: Tensor, layers: list[nn.Module]) -> dict[nn.Module, Tensor]:
-    """The output of each layer; during a fit of some components, only theirs are computed again for the same features.
+    """The output of each layer. During a fit of some components, those of the others are computed once on the CPU.
 
-    A layer with components has one row of outputs for each, and says by ``fit`` which of them move.
+    (Elsewhere, more launches cost more than more columns.) A layer says by ``current_fit`` which components move.
     """
-    fits: list[Any] = [getattr(layer, "fit", None) for layer in layers]
+    fits: list[Any] = [getattr(layer, "current_fit", None) for layer in layers]
     known = [fit.known[1] for fit in fits if fit is not None and fit.known is not None and fit.known[0] is features]
     if len(known) == len(layers):
-        index = torch.tensor(fits[0].index, device=features.device)
+        index = fits[0].index
         # a few columns of packed bits cost as much as many
         plain = features.unpack() if isinstance(features, PackedBits) else features
         parts = _linear(plain, [(layer.weight[index], layer.bias[index]) for layer in layers])
         return {layer: whole.index_copy(-2, index, part) for layer, whole, part in zip(layers, known, parts)}
     outputs = _linear(features, [(layer.weight, layer.bias) for layer in layers])
-    for fit, output in zip(fits, outputs):
-        if fit is not None and torch.is_grad_enabled():  # not rows that are only evaluated in between
-            fit.known = features, output.detach()
+    if features.device.type == "cpu" and torch.is_grad_enabled():  # not rows that only judge in between
+        for fit, output in zip(fits, outputs):
+            if fit is not None:
+                fit.known = features, output.detach()
     return dict(zip(layers, outputs))
 
 

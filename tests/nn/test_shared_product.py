@@ -82,15 +82,15 @@ def test_a_fit_of_some_components_computes_theirs_alone(packed, monkeypatch):
                     part[index] += 0.1 * torch.randn_like(part[index])
             found = results(states)
             with monkeypatch.context() as patch:
-                patch.setattr(policy.heads, "fit", None)
-                patch.setattr(termination.heads, "fit", None)
+                patch.setattr(policy.heads, "current_fit", None)
+                patch.setattr(termination.heads, "current_fit", None)
                 expected = results(states)
             for one, other in zip(found[:2], expected[:2]):
                 assert_close(one, other, rtol=1e-4, atol=1e-4)
             for one, other in zip(found[2:], expected[2:]):
                 assert_close(one[index], other[index], rtol=1e-4, atol=1e-2)
                 assert (one[0] == 0).all() == (step in (1, 4))  # nothing but the components that move
-    assert policy.heads.fit is None and termination.heads.fit is None
+    assert policy.heads.current_fit is None and termination.heads.current_fit is None
 
 
 def test_the_product_is_forgotten_after_an_error_inside():
