@@ -59,6 +59,20 @@ MUTATIONS = (
         ("options/test_marginal.py", "options/test_path.py"),
     ),
     Mutation(
+        "a drawn path whose steps share a random number",
+        "pyro_options/kernels/path_choice.py",
+        "rest = uniform[t - 1] * predicted[t, option] - stayed[t, option]",
+        "rest = uniform[t] * predicted[t, option] - stayed[t, option]",
+        ("options/test_marginal.py",),
+    ),
+    Mutation(
+        "a fit that keeps the outputs of other rows",
+        "pyro_options/nn/shared_product.py",
+        "fit is not None and fit.known is not None and fit.known[0] is features",
+        "fit is not None and fit.known is not None and fit.known[0].shape == features.shape",
+        ("nn/test_shared_product.py",),
+    ),
+    Mutation(
         "a missing mask: padded steps count",
         "pyro_options/options/marginal.py",
         "return logits.masked_fill(padding, NEVER), emission.masked_fill(padding, 0)",
