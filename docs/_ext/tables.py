@@ -132,17 +132,21 @@ def skill_cost() -> str:
     return markdown(header, [row])
 
 
+_KINDS = {"SearchExpert": "search", "PolicyExpert": "network", "MontezumaExpert": "exploration"}
+
+
 def experts() -> str:
-    """Scores of the Atari experts beside random play."""
+    """Scores of the Atari experts beside random play, and those of their clones."""
     found, rows = load(raw.EXPERTS), []
     for one in found["results"]:
         random, score = one["random_mean_return"], one["mean_return"]
         ratio = f"{score / random:.1f}" if random > 0 else ""
         cells = f"{score:,.1f} ({one['min_return']:,.0f} to {one['max_return']:,.0f})", f"{random:,.1f}", ratio
-        rows.append([one["game"], f"{one['max_steps']:,}", *cells, f"{one['milliseconds_per_action']:.1f}"])
+        about = one["game"], _KINDS.get(one["expert"], "script"), f"{one['max_steps']:,}"
+        rows.append([*about, *cells, f"{one['clone_mean_return']:,.1f}", f"{one['milliseconds_per_action']:.1f}"])
     count = found["args"]["num_episodes"]
-    header = "actions at most", f"expert, {count} games", "random play, whole games", "ratio"
-    return markdown(["game", *header, "milliseconds per action"], rows)
+    header = "actions at most", f"expert, {count} games", "random play, whole games", "ratio", "clone, whole games"
+    return markdown(["game", "kind", *header, "milliseconds per action"], rows)
 
 
 def throughput() -> str:

@@ -6,6 +6,7 @@ from functools import partial
 from .breakout import BreakoutExpert
 from .freeway import FreewayExpert
 from .montezuma import MontezumaExpert
+from .policy import PolicyExpert
 from .pong import PongExpert
 from .ram_expert import RamExpert
 from .search import SearchExpert
@@ -23,4 +24,13 @@ EXPERTS: dict[str, Callable[..., RamExpert]] = {
     "SpaceInvaders": partial(SearchExpert, "SpaceInvaders", num_plans=8, max_plans=32),
 }
 
-__all__ = ["EXPERTS", "BreakoutExpert", "FreewayExpert", "MontezumaExpert", "PongExpert", "RamExpert", "SearchExpert"]
+__all__ = [
+    "EXPERTS",
+    "BreakoutExpert",
+    "FreewayExpert",
+    "MontezumaExpert",
+    "PolicyExpert",
+    "PongExpert",
+    "RamExpert",
+    "SearchExpert",
+]
