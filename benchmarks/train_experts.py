@@ -78,8 +78,11 @@ def actor(learner: SMDPPPO) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(module.weight, module.bias) for module in modules if isinstance(module, torch.nn.Linear)]
 
 
-def train(game: str, args: Args) -> dict[str, Any]:
-    """Trains the network of a game and writes it; returns what the file says about it."""
+def train(game: str, args: Args, origin: dict[str, Any]) -> dict[str, Any]:
+    """Trains the network of a game and writes it; returns what the file says about it.
+
+    :param origin: commit and versions
+    """
     args.work.mkdir(parents=True, exist_ok=True)
     rates = {"gamma": args.gamma, "learning_rate": args.learning_rate}
     about = SETTINGS | rates | {"game": game, "num_envs": args.num_envs, "total_steps": args.total_steps}
@@ -93,7 +96,6 @@ def train(game: str, args: Args) -> dict[str, Any]:
         about=about,
         progress=args.progress,
     ).run(args.total_steps)
-    origin = {name: value for name, value in provenance().items() if name in ("commit", "python", "versions")}
     about |= {"frame_skip": FRAME_SKIP, "seed": args.seed, "steps": learner.num_timesteps, "origin": origin}
     about["mean_return"] = rows[-1].get("return")  # of the last 100 games of training, with sampled actions
     args.out.mkdir(parents=True, exist_ok=True)
@@ -102,9 +104,10 @@ def train(game: str, args: Args) -> dict[str, Any]:
 
 
 def main(args: Args) -> list[dict[str, Any]]:
+    origin = {name: value for name, value in provenance().items() if name in ("commit", "python", "versions")}
     found = []
     for game in args.games:
-        found.append(train(game, args))
+        found.append(train(game, args, origin))
         score = found[-1]["mean_return"]
         told = "no game ended" if score is None else f"mean return {score:.1f} in the last games"
         print(f"{game}: {found[-1]['steps']} actions, {told}", flush=True)
