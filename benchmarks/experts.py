@@ -4,7 +4,7 @@
     python benchmarks/experts.py --games Pong --num-episodes 3 --num-demonstrations 0
 
 Games are ``NoFrameskip-v4`` with frame skip 4; episodes start after 1 to 30 no-op frames and contain random actions.
-Random play is of whole games, while those of experts are cut.
+Random play is of whole games, while those of experts are cut; networks play whole games as well.
 
 Beside the expert stands its clone, which shows what its demonstrations are worth to a learner that sees RAM: behaviour
 cloning as in ``examples/atari_ppo.py``, of episodes that are recorded as there, then whole games of the clone's most
@@ -23,6 +23,7 @@ import tyro
 from pyro_options.data.collection import rollout
 from pyro_options.discovery import discover
 from pyro_options.envs import EXPERTS, expert_rollouts, make_atari
+from pyro_options.envs.experts import PolicyExpert
 from pyro_options.experiments import write_results
 
 #: actions after which an expert's episode is cut; random play scores slowly in the games that are cut late
@@ -54,13 +55,21 @@ class Args:
     progress: bool = True
 
 
-def random_returns(game: str, num_episodes: int, seed: int) -> torch.Tensor:
-    """Returns of whole games of random actions."""
+def played(game: str, policy, num_episodes: int, max_steps: int | None, seed: int, epsilon: float = 0.0):
+    """Returns of games of a policy."""
     env = make_atari(game)
     try:
-        return rollout(env, lambda ram: 0, num_episodes, None, seed, epsilon=1.0, packed=True).returns
+        return rollout(env, policy, num_episodes, max_steps, seed, epsilon=epsilon, packed=True).returns
     finally:
         env.close()
+
+
+def whole_returns(game: str, args: Args) -> torch.Tensor | None:
+    """Returns of whole games of a network, which plays fast; ``None`` for other experts."""
+    expert = EXPERTS[game]()
+    if not isinstance(expert, PolicyExpert):
+        return None
+    return played(game, expert, args.num_episodes, None, args.seed, args.epsilon)
 
 
 def clone_returns(game: str, args: Args) -> torch.Tensor:
@@ -69,11 +78,7 @@ def clone_returns(game: str, args: Args) -> torch.Tensor:
     data = expert_rollouts(game, args.num_demonstrations, **shown).trajectories
     alone = {"hidden": HIDDEN, "seed": args.seed, "device": "cpu", "trust": False}
     clone = discover(data, "bc", progress=args.progress, **alone).used()
-    env = make_atari(game)
-    try:
-        return rollout(env, lambda ram: clone.predict(ram, 0), args.num_episodes, LONGEST, UNSEEN, packed=True).returns
-    finally:
-        env.close()
+    return played(game, lambda ram: clone.predict(ram, 0), args.num_episodes, LONGEST, UNSEEN)
 
 
 def limit(game: str, args: Args) -> int:
@@ -86,7 +91,8 @@ def measure(game: str, args: Args) -> dict:
     start, max_steps = time.process_time(), limit(game, args)
     done = expert_rollouts(game, args.num_episodes, max_steps, args.seed, args.epsilon, progress=args.progress)
     seconds, returns = time.process_time() - start, done.returns
-    random = random_returns(game, args.num_episodes, args.seed)
+    random = played(game, lambda ram: 0, args.num_episodes, None, args.seed, epsilon=1.0)
+    whole = whole_returns(game, args)
     clone = clone_returns(game, args) if args.num_demonstrations else None
     return {
         "game": game,
@@ -97,10 +103,12 @@ def measure(game: str, args: Args) -> dict:
         "min_return": float(returns.min()),
         "max_return": float(returns.max()),
         "random_mean_return": float(random.mean()),
+        "whole_mean_return": None if whole is None else float(whole.mean()),
         "clone_mean_return": None if clone is None else float(clone.mean()),
         "ended": int(done.terminated.sum()),
         "returns": returns.tolist(),
         "random_returns": random.tolist(),
+        "whole_returns": None if whole is None else whole.tolist(),
         "clone_returns": None if clone is None else clone.tolist(),
         "lengths": done.trajectories.lengths.tolist(),
         "milliseconds_per_action": 1000 * seconds / done.trajectories.num_steps,
