@@ -2,6 +2,7 @@
 
     python benchmarks/experts.py
     python benchmarks/experts.py --games Pong --num-episodes 3 --num-demonstrations 0
+    python benchmarks/experts.py --search --games Alien Asterix --out benchmarks/results/experts_search.json
 
 Games are ``NoFrameskip-v4`` with frame skip 4; episodes start after 1 to 30 no-op frames and contain random actions.
 Random play is of whole games, while those of experts are cut; networks play whole games as well.
@@ -22,8 +23,8 @@ import tyro
 
 from pyro_options.data.collection import rollout
 from pyro_options.discovery import discover
-from pyro_options.envs import EXPERTS, expert_rollouts, make_atari
-from pyro_options.envs.experts import PolicyExpert
+from pyro_options.envs import EXPERTS, make_atari
+from pyro_options.envs.experts import SEARCH_EXPERTS, PolicyExpert
 from pyro_options.experiments import write_results
 
 #: actions after which an expert's episode is cut; random play scores slowly in the games that are cut late
@@ -50,35 +51,42 @@ class Args:
     """probability of a random action"""
     num_demonstrations: int = 60
     """episodes that the expert is cloned from; 0 for no clone"""
+    search: bool = False
+    """measure the search instead, where it is not the expert"""
     seed: int = 0
     out: Path = Path("benchmarks/results/experts.json")
     progress: bool = True
 
 
-def played(game: str, policy, num_episodes: int, max_steps: int | None, seed: int, epsilon: float = 0.0):
-    """Returns of games of a policy."""
+def maker(game: str, args: Args):
+    """What makes the expert that is measured."""
+    return (SEARCH_EXPERTS if args.search else EXPERTS)[game]
+
+
+def played(game: str, policy, num_episodes: int, max_steps: int | None, seed: int, epsilon: float = 0.0, **options):
+    """Games of a policy."""
     env = make_atari(game)
     try:
-        return rollout(env, policy, num_episodes, max_steps, seed, epsilon=epsilon, packed=True).returns
+        return rollout(env, policy, num_episodes, max_steps, seed, epsilon=epsilon, packed=True, **options)
     finally:
         env.close()
 
 
 def whole_returns(game: str, args: Args) -> torch.Tensor | None:
     """Returns of whole games of a network, which plays fast; ``None`` for other experts."""
-    expert = EXPERTS[game]()
+    expert = maker(game, args)()
     if not isinstance(expert, PolicyExpert):
         return None
-    return played(game, expert, args.num_episodes, None, args.seed, args.epsilon)
+    return played(game, expert, args.num_episodes, None, args.seed, args.epsilon).returns
 
 
 def clone_returns(game: str, args: Args) -> torch.Tensor:
     """Returns of games of a clone of the expert."""
-    shown = {"seed": args.seed, "progress": args.progress, **STUDY}
-    data = expert_rollouts(game, args.num_demonstrations, **shown).trajectories
+    expert = maker(game, args)()
+    shown = played(game, expert, args.num_demonstrations, seed=args.seed, progress=args.progress, **STUDY)
     alone = {"hidden": HIDDEN, "seed": args.seed, "device": "cpu", "trust": False}
-    clone = discover(data, "bc", progress=args.progress, **alone).used()
-    return played(game, lambda ram: clone.predict(ram, 0), args.num_episodes, LONGEST, UNSEEN)
+    clone = discover(shown.trajectories, "bc", progress=args.progress, **alone).used()
+    return played(game, lambda ram: clone.predict(ram, 0), args.num_episodes, LONGEST, UNSEEN).returns
 
 
 def limit(game: str, args: Args) -> int:
@@ -88,15 +96,15 @@ def limit(game: str, args: Args) -> int:
 
 def measure(game: str, args: Args) -> dict:
     """Returns and lengths of episodes of one game."""
-    start, max_steps = time.process_time(), limit(game, args)
-    done = expert_rollouts(game, args.num_episodes, max_steps, args.seed, args.epsilon, progress=args.progress)
+    start, max_steps, expert = time.process_time(), limit(game, args), maker(game, args)()
+    done = played(game, expert, args.num_episodes, max_steps, args.seed, args.epsilon, progress=args.progress)
     seconds, returns = time.process_time() - start, done.returns
-    random = played(game, lambda ram: 0, args.num_episodes, None, args.seed, epsilon=1.0)
+    random = played(game, lambda ram: 0, args.num_episodes, None, args.seed, epsilon=1.0).returns
     whole = whole_returns(game, args)
     clone = clone_returns(game, args) if args.num_demonstrations else None
     return {
         "game": game,
-        "expert": type(EXPERTS[game]()).__name__,
+        "expert": type(expert).__name__,
         "max_steps": max_steps,
         "mean_return": float(returns.mean()),
         "standard_deviation": float(returns.std()) if len(returns) > 1 else 0.0,
@@ -117,7 +125,7 @@ def measure(game: str, args: Args) -> dict:
 
 def settings(args: Args) -> dict:
     """What a kept game must have been measured with."""
-    names = "num_episodes", "epsilon", "num_demonstrations", "seed"
+    names = "num_episodes", "epsilon", "num_demonstrations", "search", "seed"
     return {name: value for name, value in asdict(args).items() if name in names}
 
 
@@ -144,13 +152,14 @@ def describe(row: dict) -> str:
 
 def main(args: Args) -> list[dict]:
     rows = kept(args)
-    for game in args.games:
+    games = [game for game in args.games if game in SEARCH_EXPERTS or not args.search]
+    for game in games:
         if game not in rows:
             rows[game] = measure(game, args)
             record = {"args": settings(args), "results": [rows[name] for name in sorted(rows)]}
             write_results(args.out, record)
         print(describe(rows[game]), flush=True)
-    return [rows[game] for game in args.games]
+    return [rows[game] for game in games]
 
 
 if __name__ == "__main__":

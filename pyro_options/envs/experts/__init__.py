@@ -11,21 +11,32 @@ from .pong import PongExpert
 from .ram_expert import RamExpert
 from .search import SearchExpert
 
-#: makers of experts by the name of their game: scripts, plans that were found by exploration, and search
-EXPERTS: dict[str, Callable[..., RamExpert]] = {
+#: makers of experts that search, by the name of their game, with the widths that were measured
+SEARCH_EXPERTS: dict[str, Callable[..., RamExpert]] = {
     "Alien": partial(SearchExpert, "Alien"),
     "Asterix": partial(SearchExpert, "Asterix"),
     "Asteroids": partial(SearchExpert, "Asteroids"),
-    "Breakout": BreakoutExpert,
     "ChopperCommand": partial(SearchExpert, "ChopperCommand", num_plans=8, max_plans=32),
+    "SpaceInvaders": partial(SearchExpert, "SpaceInvaders", num_plans=8, max_plans=32),
+}
+
+#: makers of the experts that record demonstrations, by the name of their game: networks, scripts, and plans that were
+#: found by exploration
+EXPERTS: dict[str, Callable[..., RamExpert]] = {
+    "Alien": partial(PolicyExpert, "Alien"),
+    "Asterix": SEARCH_EXPERTS["Asterix"],
+    "Asteroids": SEARCH_EXPERTS["Asteroids"],
+    "Breakout": BreakoutExpert,
+    "ChopperCommand": SEARCH_EXPERTS["ChopperCommand"],
     "Freeway": FreewayExpert,
     "MontezumaRevenge": MontezumaExpert,
     "Pong": PongExpert,
-    "SpaceInvaders": partial(SearchExpert, "SpaceInvaders", num_plans=8, max_plans=32),
+    "SpaceInvaders": SEARCH_EXPERTS["SpaceInvaders"],
 }
 
 __all__ = [
     "EXPERTS",
+    "SEARCH_EXPERTS",
     "BreakoutExpert",
     "FreewayExpert",
     "MontezumaExpert",
