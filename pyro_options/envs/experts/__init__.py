@@ -20,11 +20,11 @@ SEARCH_EXPERTS: dict[str, Callable[..., RamExpert]] = {
     "SpaceInvaders": partial(SearchExpert, "SpaceInvaders", num_plans=8, max_plans=32),
 }
 
-#: makers of the experts that record demonstrations, by the name of their game: networks, scripts, and plans that were
-#: found by exploration
+#: makers of the experts that record demonstrations, by the name of their game: networks, scripts, plans that were found by
+#: exploration, and search
 EXPERTS: dict[str, Callable[..., RamExpert]] = {
     "Alien": partial(PolicyExpert, "Alien"),
-    "Asterix": SEARCH_EXPERTS["Asterix"],
+    "Asterix": partial(PolicyExpert, "Asterix"),
     "Asteroids": SEARCH_EXPERTS["Asteroids"],
     "Breakout": BreakoutExpert,
     "ChopperCommand": SEARCH_EXPERTS["ChopperCommand"],
