@@ -20,8 +20,8 @@ SEARCH_EXPERTS: dict[str, Callable[..., RamExpert]] = {
     "SpaceInvaders": partial(SearchExpert, "SpaceInvaders", num_plans=8, max_plans=32),
 }
 
-#: makers of the experts that record demonstrations, by the name of their game: networks, scripts, plans that were found by
-#: exploration, and search
+#: makers of the experts that record demonstrations, by the name of their game: networks, scripts, plans that were found
+#: by exploration, and search
 EXPERTS: dict[str, Callable[..., RamExpert]] = {
     "Alien": partial(PolicyExpert, "Alien"),
     "Asterix": partial(PolicyExpert, "Asterix"),
