@@ -4,7 +4,7 @@
     python benchmarks/train_experts.py --games Alien --total-steps 200000 --out out/policies
 
 PPO plays on the bits of the RAM, with clipped rewards and an episode per life. The learning rate falls to zero. Each
-game takes about a quarter of an hour of one core. The actor alone is written, as ``<Game>.safetensors`` in half
+game takes about ten minutes of one core. The actor alone is written, as ``<Game>.safetensors`` in half
 precision. Checkpoints are in ``--work``; an interrupted training resumes from the last one with the same result, and
 games that are done with the same settings are not trained again.
 """
@@ -41,7 +41,7 @@ class Args:
     """Train experts on RAM."""
 
     games: tuple[str, ...] = TRAINED
-    total_steps: int = 1_000_000
+    total_steps: int = 1_500_000
     """actions per game"""
     num_envs: int = 16
     learning_rate: float = 5e-4
