@@ -152,3 +152,14 @@ def test_the_benchmark_keeps_games_of_the_same_settings(tmp_path, monkeypatch):
     assert first[0]["clone_mean_return"] is None
     for other in ({"seed": 1}, {"max_steps": 6}, {"num_demonstrations": 1}):
         assert experts.main(replace(args, **other))[0]["mean_return"] == -1.0
+
+
+def test_the_benchmark_measures_the_search_where_it_is_not_the_expert(tmp_path, monkeypatch):
+    experts = load_script(monkeypatch, BENCHMARKS / "experts.py")
+    monkeypatch.setitem(experts.MAX_STEPS, "Asterix", 10)
+    small = {"num_episodes": 1, "num_demonstrations": 0, "progress": False}
+    for search, names in ((False, ["PolicyExpert", "FreewayExpert"]), (True, ["SearchExpert"])):
+        args = experts.Args(("Asterix", "Freeway"), **small, search=search, out=tmp_path / f"{search}.json")
+        rows = experts.main(args)
+        assert [row["expert"] for row in rows] == names
+        assert (rows[0]["whole_mean_return"] is None) == search
