@@ -17,6 +17,7 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import tyro
@@ -32,7 +33,7 @@ MAX_STEPS = {"Asteroids": 1200, "ChopperCommand": 1200, "SpaceInvaders": 800, "A
 OTHERS = 400
 
 #: how the study of examples/atari_ppo.py records demonstrations and clones them
-STUDY = {"max_steps": 300, "epsilon": 0.05}
+STUDY: dict[str, Any] = {"max_steps": 300, "epsilon": 0.05}
 HIDDEN = (64,)
 LONGEST = 3000  # actions of a clone's game
 UNSEEN = 100_000  # seed of its games, which is not that of the demonstrations
@@ -84,7 +85,7 @@ def clone_returns(game: str, args: Args) -> torch.Tensor:
     """Returns of games of a clone of the expert."""
     expert = maker(game, args)()
     shown = played(game, expert, args.num_demonstrations, seed=args.seed, progress=args.progress, **STUDY)
-    alone = {"hidden": HIDDEN, "seed": args.seed, "device": "cpu", "trust": False}
+    alone: dict[str, Any] = {"hidden": HIDDEN, "seed": args.seed, "device": "cpu", "trust": False}
     clone = discover(shown.trajectories, "bc", progress=args.progress, **alone).used()
     return played(game, lambda ram: clone.predict(ram, 0), args.num_episodes, LONGEST, UNSEEN).returns
 

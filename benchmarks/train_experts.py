@@ -84,7 +84,7 @@ def train(game: str, args: Args, origin: dict[str, Any]) -> dict[str, Any]:
     :param origin: commit and versions
     """
     args.work.mkdir(parents=True, exist_ok=True)
-    rates = {"gamma": args.gamma, "learning_rate": args.learning_rate}
+    rates: dict[str, Any] = {"gamma": args.gamma, "learning_rate": args.learning_rate}
     about = SETTINGS | rates | {"game": game, "num_envs": args.num_envs, "total_steps": args.total_steps}
     learner, rows = PartwiseLearning(
         args.work / f"{game}.safetensors",
