@@ -25,9 +25,9 @@ SEARCH_EXPERTS: dict[str, Callable[..., RamExpert]] = {
 EXPERTS: dict[str, Callable[..., RamExpert]] = {
     "Alien": partial(PolicyExpert, "Alien"),
     "Asterix": partial(PolicyExpert, "Asterix"),
-    "Asteroids": SEARCH_EXPERTS["Asteroids"],
+    "Asteroids": partial(PolicyExpert, "Asteroids", deterministic=False),
     "Breakout": BreakoutExpert,
-    "ChopperCommand": SEARCH_EXPERTS["ChopperCommand"],
+    "ChopperCommand": partial(PolicyExpert, "ChopperCommand", deterministic=False),
     "Freeway": FreewayExpert,
     "MontezumaRevenge": MontezumaExpert,
     "Pong": PongExpert,
