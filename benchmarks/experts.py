@@ -1,28 +1,42 @@
 """Returns of the Atari experts, beside those of random play. Run it with::
 
     python benchmarks/experts.py
-    python benchmarks/experts.py --games Pong --num-episodes 3
+    python benchmarks/experts.py --games Pong --num-episodes 3 --num-demonstrations 0
+    python benchmarks/experts.py --search --games Alien Asterix --out benchmarks/results/experts_search.json
 
 Games are ``NoFrameskip-v4`` with frame skip 4; episodes start after 1 to 30 no-op frames and contain random actions.
-Random play is of whole games, while those of experts are cut. All returns are written to ``--out`` after each game,
-with the command and the seed; games that the file has with the same settings are kept.
+Random play is of whole games, while those of experts are cut; networks play whole games as well.
+
+Beside the expert stands its clone, which shows what its demonstrations are worth to a learner that sees RAM: behaviour
+cloning as in ``examples/atari_ppo.py``, of episodes that are recorded as there, then whole games of the clone's most
+probable actions, of 3000 actions at most. All returns are written to ``--out`` after each game, with the command and
+the seed; games that the file has with the same settings are kept.
 """
 
 import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import tyro
 
 from pyro_options.data.collection import rollout
-from pyro_options.envs import EXPERTS, expert_rollouts, make_atari
+from pyro_options.discovery import discover
+from pyro_options.envs import EXPERTS, make_atari
+from pyro_options.envs.experts import SEARCH_EXPERTS, PolicyExpert
 from pyro_options.experiments import write_results
 
 #: actions after which an expert's episode is cut; random play scores slowly in the games that are cut late
 MAX_STEPS = {"Asteroids": 1200, "ChopperCommand": 1200, "SpaceInvaders": 800, "Alien": 300}
 OTHERS = 400
+
+#: how the study of examples/atari_ppo.py records demonstrations and clones them
+STUDY: dict[str, Any] = {"max_steps": 300, "epsilon": 0.05}
+HIDDEN = (64,)
+LONGEST = 3000  # actions of a clone's game
+UNSEEN = 100_000  # seed of its games, which is not that of the demonstrations
 
 
 @dataclass(frozen=True)
@@ -36,18 +50,44 @@ class Args:
     """cut an expert's episode after this many actions; by default 400 to 1200, by game"""
     epsilon: float = 0.01
     """probability of a random action"""
+    num_demonstrations: int = 60
+    """episodes that the expert is cloned from; 0 for no clone"""
+    search: bool = False
+    """measure the search instead, where it is not the expert"""
     seed: int = 0
     out: Path = Path("benchmarks/results/experts.json")
     progress: bool = True
 
 
-def random_returns(game: str, num_episodes: int, seed: int) -> torch.Tensor:
-    """Returns of whole games of random actions."""
+def maker(game: str, args: Args):
+    """What makes the expert that is measured."""
+    return (SEARCH_EXPERTS if args.search else EXPERTS)[game]
+
+
+def played(game: str, policy, num_episodes: int, max_steps: int | None, seed: int, epsilon: float = 0.0, **options):
+    """Games of a policy."""
     env = make_atari(game)
     try:
-        return rollout(env, lambda ram: 0, num_episodes, None, seed, epsilon=1.0, packed=True).returns
+        return rollout(env, policy, num_episodes, max_steps, seed, epsilon=epsilon, packed=True, **options)
     finally:
         env.close()
+
+
+def whole_returns(game: str, args: Args) -> torch.Tensor | None:
+    """Returns of whole games of a network, which plays fast; ``None`` for other experts."""
+    expert = maker(game, args)()
+    if not isinstance(expert, PolicyExpert):
+        return None
+    return played(game, expert, args.num_episodes, None, args.seed, args.epsilon).returns
+
+
+def clone_returns(game: str, args: Args) -> torch.Tensor:
+    """Returns of games of a clone of the expert."""
+    expert = maker(game, args)()
+    shown = played(game, expert, args.num_demonstrations, seed=args.seed, progress=args.progress, **STUDY)
+    alone: dict[str, Any] = {"hidden": HIDDEN, "seed": args.seed, "device": "cpu", "trust": False}
+    clone = discover(shown.trajectories, "bc", progress=args.progress, **alone).used()
+    return played(game, lambda ram: clone.predict(ram, 0), args.num_episodes, LONGEST, UNSEEN).returns
 
 
 def limit(game: str, args: Args) -> int:
@@ -57,21 +97,28 @@ def limit(game: str, args: Args) -> int:
 
 def measure(game: str, args: Args) -> dict:
     """Returns and lengths of episodes of one game."""
-    start, max_steps = time.process_time(), limit(game, args)
-    done = expert_rollouts(game, args.num_episodes, max_steps, args.seed, args.epsilon, progress=args.progress)
+    start, max_steps, expert = time.process_time(), limit(game, args), maker(game, args)()
+    done = played(game, expert, args.num_episodes, max_steps, args.seed, args.epsilon, progress=args.progress)
     seconds, returns = time.process_time() - start, done.returns
-    random = random_returns(game, args.num_episodes, args.seed)
+    random = played(game, lambda ram: 0, args.num_episodes, None, args.seed, epsilon=1.0).returns
+    whole = whole_returns(game, args)
+    clone = clone_returns(game, args) if args.num_demonstrations else None
     return {
         "game": game,
+        "expert": type(expert).__name__,
         "max_steps": max_steps,
         "mean_return": float(returns.mean()),
         "standard_deviation": float(returns.std()) if len(returns) > 1 else 0.0,
         "min_return": float(returns.min()),
         "max_return": float(returns.max()),
         "random_mean_return": float(random.mean()),
+        "whole_mean_return": None if whole is None else float(whole.mean()),
+        "clone_mean_return": None if clone is None else float(clone.mean()),
         "ended": int(done.terminated.sum()),
         "returns": returns.tolist(),
         "random_returns": random.tolist(),
+        "whole_returns": None if whole is None else whole.tolist(),
+        "clone_returns": None if clone is None else clone.tolist(),
         "lengths": done.trajectories.lengths.tolist(),
         "milliseconds_per_action": 1000 * seconds / done.trajectories.num_steps,
     }
@@ -79,7 +126,8 @@ def measure(game: str, args: Args) -> dict:
 
 def settings(args: Args) -> dict:
     """What a kept game must have been measured with."""
-    return {name: value for name, value in asdict(args).items() if name in ("num_episodes", "epsilon", "seed")}
+    names = "num_episodes", "epsilon", "num_demonstrations", "search", "seed"
+    return {name: value for name, value in asdict(args).items() if name in names}
 
 
 def kept(args: Args) -> dict[str, dict]:
@@ -95,21 +143,24 @@ def kept(args: Args) -> dict[str, dict]:
 def describe(row: dict) -> str:
     random = row["random_mean_return"]
     against = f"{row['mean_return'] / random:.1f} times the" if random > 0 else "against the"
+    clone = row["clone_mean_return"]
+    told = "" if clone is None else f"; {clone:.1f} of its clone"
     return (
         f"{row['game']:16s} mean return {row['mean_return']:7.1f} [{row['min_return']:g}, {row['max_return']:g}], "
-        f"{against} {random:.1f} of random play; {row['milliseconds_per_action']:.1f} ms per action"
+        f"{against} {random:.1f} of random play{told}; {row['milliseconds_per_action']:.1f} ms per action"
     )
 
 
 def main(args: Args) -> list[dict]:
     rows = kept(args)
-    for game in args.games:
+    games = [game for game in args.games if game in SEARCH_EXPERTS or not args.search]
+    for game in games:
         if game not in rows:
             rows[game] = measure(game, args)
             record = {"args": settings(args), "results": [rows[name] for name in sorted(rows)]}
             write_results(args.out, record)
         print(describe(rows[game]), flush=True)
-    return [rows[game] for game in args.games]
+    return [rows[game] for game in games]
 
 
 if __name__ == "__main__":

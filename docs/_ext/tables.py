@@ -132,17 +132,23 @@ def skill_cost() -> str:
     return markdown(header, [row])
 
 
+_KINDS = {"SearchExpert": "search", "PolicyExpert": "network", "MontezumaExpert": "exploration"}
+
+
 def experts() -> str:
-    """Scores of the Atari experts beside random play."""
+    """Scores of the Atari experts beside random play, and those of their clones."""
     found, rows = load(raw.EXPERTS), []
     for one in found["results"]:
-        random, score = one["random_mean_return"], one["mean_return"]
-        ratio = f"{score / random:.1f}" if random > 0 else ""
-        cells = f"{score:,.1f} ({one['min_return']:,.0f} to {one['max_return']:,.0f})", f"{random:,.1f}", ratio
-        rows.append([one["game"], f"{one['max_steps']:,}", *cells, f"{one['milliseconds_per_action']:.1f}"])
+        random, score, whole = one["random_mean_return"], one["mean_return"], one["whole_mean_return"]
+        about = one["game"], _KINDS.get(one["expert"], "script"), f"{one['max_steps']:,}"
+        cells = f"{score:,.1f} ({one['min_return']:,.0f} to {one['max_return']:,.0f})", f"{random:,.1f}"
+        ratio, games = f"{score / random:.1f}" if random > 0 else "", "" if whole is None else f"{whole:,.1f}"
+        clone, speed = f"{one['clone_mean_return']:,.1f}", f"{one['milliseconds_per_action']:.1f}"
+        rows.append([*about, *cells, ratio, games, clone, speed])
     count = found["args"]["num_episodes"]
     header = "actions at most", f"expert, {count} games", "random play, whole games", "ratio"
-    return markdown(["game", *header, "milliseconds per action"], rows)
+    games = "expert, whole games", "its clone, whole games"
+    return markdown(["game", "kind", *header, *games, "milliseconds per action"], rows)
 
 
 def throughput() -> str:

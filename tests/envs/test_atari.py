@@ -132,19 +132,34 @@ def test_bad_input_is_refused():
 def test_the_benchmark_writes_every_return(tmp_path, monkeypatch):
     experts = load_script(monkeypatch, BENCHMARKS / "experts.py")
     args = experts.Args(("Freeway",), 2, max_steps=20, out=tmp_path / "results" / "experts.json", progress=False)
-    experts.main(args)
+    monkeypatch.setattr(experts, "LONGEST", 30)
+    experts.main(replace(args, num_demonstrations=2))
     record = json.loads(args.out.read_text())
     assert record["args"]["seed"] == 0 and record["results"][0]["lengths"] == [20, 20]
-    assert len(record["results"][0]["random_returns"]) == 2
+    assert len(record["results"][0]["random_returns"]) == len(record["results"][0]["clone_returns"]) == 2
+    assert record["results"][0]["expert"] == "FreewayExpert"
 
 
 def test_the_benchmark_keeps_games_of_the_same_settings(tmp_path, monkeypatch):
     experts = load_script(monkeypatch, BENCHMARKS / "experts.py")
-    args = experts.Args(("Freeway",), 1, max_steps=5, out=tmp_path / "experts.json", progress=False)
+    small = {"num_episodes": 1, "num_demonstrations": 0, "max_steps": 5}
+    args = experts.Args(("Freeway",), **small, out=tmp_path / "experts.json", progress=False)
     first = experts.main(args)
     monkeypatch.setattr(experts, "measure", lambda game, args: {**first[0], "game": game, "mean_return": -1.0})
     assert experts.main(args) == first
     assert experts.main(replace(args, games=("Pong",)))[0]["mean_return"] == -1.0
     assert {row["game"] for row in json.loads(args.out.read_text())["results"]} == {"Freeway", "Pong"}
-    for other in ({"seed": 1}, {"max_steps": 6}):
+    assert first[0]["clone_mean_return"] is None
+    for other in ({"seed": 1}, {"max_steps": 6}, {"num_demonstrations": 1}):
         assert experts.main(replace(args, **other))[0]["mean_return"] == -1.0
+
+
+def test_the_benchmark_measures_the_search_where_it_is_not_the_expert(tmp_path, monkeypatch):
+    experts = load_script(monkeypatch, BENCHMARKS / "experts.py")
+    monkeypatch.setitem(experts.MAX_STEPS, "Asterix", 10)
+    small = {"num_episodes": 1, "num_demonstrations": 0, "progress": False}
+    for search, names in ((False, ["PolicyExpert", "FreewayExpert"]), (True, ["SearchExpert"])):
+        args = experts.Args(("Asterix", "Freeway"), **small, search=search, out=tmp_path / f"{search}.json")
+        rows = experts.main(args)
+        assert [row["expert"] for row in rows] == names
+        assert (rows[0]["whole_mean_return"] is None) == search

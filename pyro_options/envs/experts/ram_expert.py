@@ -35,14 +35,18 @@ class RamExpert(ABC):
     def act(self, ram: list[int], memory: Any) -> tuple[int, Any]:
         """The action, and the next memory; ``memory`` is ``None`` at the start of an episode."""
 
+    def act_all(self, rams: np.ndarray, memories: Sequence[Any]) -> list[tuple[int, Any]]:
+        """:meth:`act` for RAM ``(n, 128)`` from n environments."""
+        return [self.act(ram, memory) for ram, memory in zip(rams.tolist(), memories)]
+
     def predict(self, observation, state=None, episode_start=None, deterministic=True):
         """Actions for RAM of shape ``(128,)``, or ``(n, 128)`` from n environments."""
         observation = np.asarray(observation)
         check(observation.shape[-1:] == (128,), "RAM of 128 bytes", observation.shape, "Use make_atari.")
-        rows = np.atleast_2d(observation).tolist()
+        rows = np.atleast_2d(observation)
         memories = (None,) * len(rows) if state is None else state
         if episode_start is not None:
             memories = tuple(None if first else old for first, old in zip(episode_start, memories))
-        chosen = [self.act(ram, memory) for ram, memory in zip(rows, memories)]
+        chosen = self.act_all(rows, memories)
         actions = np.array([action for action, _ in chosen])
         return actions if observation.ndim == 2 else actions[0], tuple(memory for _, memory in chosen)
