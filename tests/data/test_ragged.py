@@ -237,8 +237,9 @@ def test_counts_equal_those_of_padded_episodes():
     data = make_ragged()
     torch.manual_seed(0)
     model, guide = make_model(num_options=3), Exact(weights_guide("gem", 3))
-    counts = [component_counts(model, guide, one, 5, batch_size=8) for one in (data, as_padded(data))]
-    assert counts[0].mean == counts[1].mean == 3
+    draws = [component_counts(model, guide, one, 100, batch_size=8).draws.double() for one in (data, as_padded(data))]
+    error = sum(one.var() / len(one) for one in draws) ** 0.5  # random numbers differ: padded steps take some too
+    assert draws[0].std() > 0 and abs(draws[0].mean() - draws[1].mean()) < 4 * error
 
 
 def test_discovery_never_pads_the_whole(monkeypatch):
