@@ -1,10 +1,12 @@
-"""Every committed result: the command that makes it, what it costs, and whether the library has changed since."""
+"""Every committed result: the command that makes it, what it costs, and whether its code has changed since."""
 
 import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from closure import unchanged_since
 
 from pyro_options.experiments import source_digest
 
@@ -27,6 +29,11 @@ class Artifact:
     command: str
     minutes: float
     also: tuple[str, ...] = ()
+
+    @property
+    def script(self) -> Path:
+        """What the command runs."""
+        return ROOT / self.command.split()[0]
 
     @property
     def needs_data(self) -> bool:
@@ -192,14 +199,18 @@ def shown() -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class State:
-    """``fresh``, ``stale`` (the library has changed since) or ``missing`` (no file, or one without provenance)."""
+    """``fresh``, ``stale`` (its code has changed since) or ``missing`` (no file, or one without provenance)."""
 
     word: str
     commits: tuple[str, ...] = ()
 
 
 def state(path: str | Path) -> State:
-    """The state of a JSON file of results; relative paths are relative to the root."""
+    """The state of a JSON file of results; relative paths are relative to the root.
+
+    It is fresh if the library is the one that made it, or if what its script imports is as it was at the commit that
+    made it, comments and docstrings aside.
+    """
     path = ROOT / path
     if not path.exists():
         return State("missing")
@@ -207,8 +218,17 @@ def state(path: str | Path) -> State:
     commits = tuple(dict.fromkeys(str(one["commit"])[:9] for one in origins if one.get("commit")))
     if not origins or not all(one.get("source") for one in origins):
         return State("missing", commits)
-    fresh = all(one["source"] == source_digest() for one in origins)
+    owner = artifact_of(path.relative_to(ROOT).as_posix()) if path.is_relative_to(ROOT) else None
+    fresh = all(_same_code(one, owner) for one in origins)
     return State("fresh" if fresh else "stale", commits)
+
+
+def _same_code(origin: dict, owner: Artifact | None) -> bool:
+    """Whether what made a result would run the same code of the library today."""
+    if origin["source"] == source_digest():
+        return True
+    known = owner is not None and origin.get("commit") is not None and not origin.get("dirty")
+    return known and unchanged_since(origin["commit"], owner.script)
 
 
 def _origins(record: Any) -> list[dict]:

@@ -3,8 +3,9 @@
     python benchmarks/status.py            # what pages show
     python benchmarks/status.py --all      # every committed result
 
-A result is fresh if the code of the library is the one that made it (comments and docstrings aside), stale if it has
-changed since, and missing if the file does not say. ``python benchmarks/all.py --hours 2`` makes stale ones again.
+A result is fresh if what its script imports from the library is as it was at the commit that made it (comments and
+docstrings aside), stale if it has changed since, and missing if the file does not say.
+``python benchmarks/all.py --hours 2`` makes stale ones again.
 """
 
 from dataclasses import dataclass

@@ -71,11 +71,11 @@ def source_digest() -> str:
             files["/".join([*package.split("."), *file.relative_to(folder).parts])] = file
     digest = hashlib.sha256()
     for name, file in sorted(files.items()):
-        digest.update(name.encode() + b"\0" + _code(file.read_text(encoding="utf-8")).encode())
+        digest.update(name.encode() + b"\0" + code_of(file.read_text(encoding="utf-8")).encode())
     return digest.hexdigest()
 
 
-def _code(source: str) -> str:
+def code_of(source: str) -> str:
     """Python source without comments, docstrings and layout."""
     tree = ast.parse(source)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -174,14 +174,15 @@ class GaussianActions(OptionActions):
     def component_log_prob(self, value):
         """log π_k(a_t | s_t), ``(..., T, K)``."""
         value, inverse = value.unsqueeze(-2), torch.exp(-self.log_scale)
-        standardized = (value - self.mean_action) * inverse
+        if self.bounds is None:
+            standardized = (value - self.mean_action) * inverse
+        else:
+            low, high = self.bounds
+            tail = (value <= low).to(inverse) - (value >= high).to(inverse)  # 1, -1 or 0: which one an action lies in
+            standardized = (torch.clamp(value, low, high) - self.mean_action) * inverse
         log_prob = -0.5 * standardized**2 - self.log_scale - 0.5 * math.log(2 * math.pi)
         if self.bounds is not None:
-            for bound, sign in zip(self.bounds, (1.0, -1.0)):
-                saturated = sign * value <= sign * bound
-                # a finite bound everywhere, so that no infinity reaches a gradient
-                tail = sign * (torch.where(bound.isfinite(), bound, 0.0) - self.mean_action) * inverse
-                log_prob = torch.where(saturated, torch.special.log_ndtr(tail), log_prob)
+            log_prob = torch.where(tail != 0, torch.special.log_ndtr(tail * standardized), log_prob)
         return log_prob.sum(-1)
 
     def sample(self, sample_shape=torch.Size()):

@@ -1,10 +1,11 @@
 r"""Expectation maximization over the heads of policies and terminations, given the posterior of the path.
 
-Gaussian dimensions have their best values in closed form (:func:`~pyro_options.options.gaussian_fit.ridge`). Logits,
-those of categorical dimensions and of terminations, take one step against a quadratic bound of their expected
-log-likelihood: the curvature of a softmax is at most :math:`\tfrac12(I - \tfrac1A 1 1^T)` and that of a logistic
-function :math:`\tfrac14` (Böhning, 1992). A step against half of a bound never lowers what is bounded, and no learning
-rate has to be chosen.
+Gaussian dimensions have their best values in closed form (:func:`~pyro_options.options.gaussian_fit.ridge`); where they
+saturate, what would have been commanded is expected too
+(:func:`~pyro_options.options.gaussian_fit.censored_moments`). Logits, those of categorical dimensions and of
+terminations, take one step against a quadratic bound of their expected log-likelihood: the curvature of a softmax is at
+most :math:`\tfrac12(I - \tfrac1A 1 1^T)` and that of a logistic function :math:`\tfrac14` (Böhning, 1992). A step
+against half of a bound never lowers what is bounded, and no learning rate has to be chosen.
 """
 
 import math
@@ -15,7 +16,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from .gaussian_fit import GaussianSums, fit_gaussians, has_closed_form, weighted_sums
+from .gaussian_fit import (
+    GaussianSums,
+    Moments,
+    censored_moments,
+    fit_gaussians,
+    has_gaussians,
+    observed_moments,
+    weighted_sums,
+)
 from .path import PathPosterior
 from .policies import CategoricalPolicy, MixedPolicy, Termination
 
@@ -50,14 +59,14 @@ def _inputs(heads: Any, states: Tensor) -> Tensor:
 
 
 def can_be_fitted(policy: Any, termination: Any) -> bool:
-    """Whether these are linear, with Gaussian dimensions, none of which saturates, and few enough inputs.
+    """Whether these are linear, with Gaussian dimensions, and few enough inputs.
 
     With a network that is trained as well, the best heads for what it is now would not be the best ones. Logits alone
     are left to gradients: Adam's steps are small enough for them, and an optimum that few episodes determine is worse
     on others than what a training of limited length reaches (five known options in 27 episodes: held out -0.86 nats
     instead of -0.74).
     """
-    if not has_closed_form(policy) or not isinstance(termination, Termination):
+    if not has_gaussians(policy) or not isinstance(termination, Termination):
         return False
     linear = not any(list(part.network.parameters()) for part in (policy, termination))
     return linear and policy.heads.in_features <= MOST_INPUTS
@@ -74,20 +83,31 @@ def _precision(gram: Tensor, scale: float | None) -> Tensor:
     return found
 
 
-def _residuals(policy: Any, states: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-    """Standardized Gaussian dimensions ``(n, A)``, and one-hot choices minus their probabilities ``(n, K, C)``."""
+def _moments(policy: Any, means: Tensor, actions: Tensor) -> Moments:
+    """Expected Gaussian dimensions, standardized, and their squares.
+
+    :param means: outputs of the heads ``(n, K, A)``
+    :param actions: ``(n, A)``
+    """
+    real, low, high = ((one.double() - policy.center) / policy.unit for one in (actions, policy.low, policy.high))
+    if not policy.saturates:
+        return observed_moments(real)
+    return censored_moments(real, low, high, means, policy.standardized_log_scale().double())
+
+
+def _residuals(policy: Any, states: Tensor, actions: Tensor) -> tuple[Moments, Tensor]:
+    """Moments of the Gaussian dimensions, and one-hot choices minus their probabilities ``(n, K, C)``."""
     outputs = policy.outputs(states).double()
     if isinstance(policy, CategoricalPolicy):
         chosen = one_hot(actions.long(), policy.num_actions).unsqueeze(1)
-        return outputs.new_zeros(len(states), 0), chosen - outputs.softmax(-1)
+        return observed_moments(outputs.new_zeros(len(states), 0)), chosen - outputs.softmax(-1)
     if not isinstance(policy, MixedPolicy):
-        return (actions.double() - policy.center) / policy.unit, outputs[..., :0]
+        return _moments(policy, outputs, actions), outputs[..., :0]
     layout = policy.layout
     index, _ = layout.indices(actions, policy.heads.weight)
-    blocks = outputs.split(layout.sizes, -1)[1:]
+    means, *blocks = outputs.split(layout.sizes, -1)
     parts = [one_hot(index[:, i], part.shape[-1]).unsqueeze(1) - part.softmax(-1) for i, part in enumerate(blocks)]
-    real = (actions[..., layout.real].double() - policy.center) / policy.unit
-    return real, torch.cat([outputs[..., :0], *parts], -1)
+    return _moments(policy, means, actions[..., layout.real]), torch.cat([outputs[..., :0], *parts], -1)
 
 
 @torch.no_grad()

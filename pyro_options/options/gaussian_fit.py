@@ -1,5 +1,6 @@
 """Closed-form fits of the Gaussian dimensions of policies to steps that are weighted by option."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,17 +22,53 @@ class GaussianSums(NamedTuple):
     count: Tensor  # (K,) of weights
 
 
-def weighted_sums(inputs: Tensor, targets: Tensor, weights: Tensor) -> GaussianSums:
+class Moments(NamedTuple):
+    """Expected targets of steps and their squares, the same for every option ``(n, 1, A)`` or of each ``(n, K, A)``."""
+
+    first: Tensor
+    second: Tensor
+
+
+def observed_moments(targets: Tensor) -> Moments:
+    """The moments of targets ``(n, A)`` that are known."""
+    return Moments(targets.unsqueeze(1), targets.square().unsqueeze(1))
+
+
+def censored_moments(targets: Tensor, low: Tensor, high: Tensor, mean: Tensor, log_scale: Tensor) -> Moments:
+    r"""The moments of what each option would have commanded, had it not saturated.
+
+    Of a target at a bound only the tail beyond it is known. With :math:`z = (l-\mu)/\sigma` and
+    :math:`\lambda = \phi(z)/\Phi(z)` at a lower bound l, the expectations are :math:`\mu - \sigma\lambda` and
+    :math:`\mu^2 - 2\mu\sigma\lambda + \sigma^2(1 - z\lambda)`.
+
+    :param targets: ``(n, A)``
+    :param low: bounds ``(A,)``, infinite where there is none
+    :param high: the same
+    :param mean: of each option ``(n, K, A)``
+    :param log_scale: log standard deviations ``(K, A)``
+    """
+    first, second = (one.expand(mean.shape) for one in observed_moments(targets))
+    sign = ((targets <= low).to(mean) - (targets >= high).to(mean)).unsqueeze(1)  # 1, -1, or 0 inside
+    scale = log_scale.exp()
+    z = sign * (targets.clamp(low, high).unsqueeze(1) - mean) / scale
+    ratio = torch.exp(-z.square() / 2 - math.log(2 * math.pi) / 2 - torch.special.log_ndtr(z))
+    beyond = mean - sign * scale * ratio
+    square = mean.square() - 2 * sign * mean * scale * ratio + scale.square() * (1 - z * ratio)
+    return Moments(torch.where(sign == 0, first, beyond), torch.where(sign == 0, second, square))
+
+
+def weighted_sums(inputs: Tensor, targets: Moments, weights: Tensor) -> GaussianSums:
     """The sums over given steps.
 
     :param inputs: ``(n, P)``
-    :param targets: ``(n, A)``
     :param weights: ``(n, K)``
     """
+    K = weights.shape[-1]
+    first, second = (one.expand(-1, K, -1) for one in targets)
     parts = []
-    for weight in weights.T:
+    for k, weight in enumerate(weights.T):
         weighted = inputs * weight.unsqueeze(-1)
-        parts.append((weighted.T @ inputs, weighted.T @ targets, weight @ targets.square(), weight.sum()))
+        parts.append((weighted.T @ inputs, weighted.T @ first[:, k], weight @ second[:, k], weight.sum()))
     return GaussianSums(*(torch.stack(part) for part in zip(*parts)))
 
 
@@ -62,9 +99,9 @@ def ridge(sums: GaussianSums, precision: Tensor, smallest: float) -> tuple[Tenso
     return w, u
 
 
-def has_closed_form(policy: Any) -> bool:
-    """Whether a policy has Gaussian dimensions, none of which saturates."""
-    return isinstance(policy, GaussianHeads) and not policy.saturates and policy.center.numel() > 0
+def has_gaussians(policy: Any) -> bool:
+    """Whether a policy has Gaussian dimensions."""
+    return isinstance(policy, GaussianHeads) and policy.center.numel() > 0
 
 
 @torch.no_grad()

@@ -1,6 +1,9 @@
 """Every result on a page has a command, and its age is known."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from support.tiny_runs import BENCHMARKS, ROOT, load_script
@@ -69,3 +72,50 @@ def test_all_replaces_results_when_a_command_is_done(monkeypatch, tmp_path, caps
     assert script.main(args) == [one.results]
     assert json.loads((tmp_path / "root" / one.results).read_text()) == {"made": True}
     assert source_digest()[:12] in [path.name for path in (tmp_path / "work").iterdir()]
+
+
+@pytest.fixture
+def closure(monkeypatch):
+    return load_script(monkeypatch, BENCHMARKS / "closure.py")
+
+
+def test_a_script_depends_on_what_it_imports_and_on_nothing_else(closure, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("from pyro_options.mixtures import GaussianComponents\nfrom beside import number\n")
+    (tmp_path / "beside.py").write_text("from pyro_options import errors\n")
+    found = {path.relative_to(ROOT).as_posix() for path in closure.library_files(script)}
+    assert {"pyro_options/mixtures/gaussian_components.py", "pyro_options/errors.py"} <= found
+    assert not any(name.startswith(("pyro_options/envs", "pyro_options/discovery", "models/option")) for name in found)
+    whole = {path.relative_to(ROOT).as_posix() for path in closure.library_files(BENCHMARKS / "suite.py")}
+    assert {"models/option_hmm.py", "guides/exact.py", "pyro_options/kernels/path_marginal.py"} <= whole
+    assert "pyro_options/rl/ppo.py" not in whole
+
+
+def test_the_imports_that_are_read_are_those_that_happen(closure, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("from pyro_options.infer import MixtureTrainer\nimport pyro_options.models.mixture\n")
+    check = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import script\n"
+        "print(*[m.__file__ for n, m in sys.modules.items() if n.startswith('pyro_options') and m.__file__])"
+    )
+    printed = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout.split()
+    assert len(printed) > 20 and {Path(name).resolve() for name in printed} <= closure.library_files(script)
+
+
+def test_a_script_that_runs_other_code_depends_on_the_whole_library(closure, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import subprocess\n")
+    assert {ROOT / "pyro_options/rl/ppo.py", ROOT / "guides/gem.py"} <= closure.library_files(script)
+
+
+def test_a_change_elsewhere_in_the_library_leaves_a_result_fresh(artifacts, closure, monkeypatch):
+    commit = closure._git("rev-parse", "HEAD").strip()
+    changed = {ROOT / "pyro_options/errors.py"}
+    monkeypatch.setattr(closure, "_changed_since", lambda commit: frozenset(changed))
+    monkeypatch.setattr(closure, "_git", lambda *arguments: "x = 1")
+    script = BENCHMARKS / "mixtures.py"
+    assert not closure.unchanged_since(commit, script)
+    changed.clear()
+    changed.add(ROOT / "pyro_options/envs/atari.py")
+    closure.unchanged_since.cache_clear()
+    assert closure.unchanged_since(commit, script)

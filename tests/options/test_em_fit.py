@@ -9,10 +9,11 @@ from torch.testing import assert_close
 from pyro_options.options import CategoricalPolicy, GaussianPolicy, MixedPolicy, OptionPath, Termination
 from pyro_options.options.em_fit import PRIOR_SCALE, can_be_fitted, fit_heads, head_sums
 from pyro_options.options.families import CategoricalFamily, GaussianFamily
-from pyro_options.options.gaussian_fit import ridge, weighted_sums
+from pyro_options.options.gaussian_fit import censored_moments, observed_moments, ridge, weighted_sums
 
 D, K = 3, 4
-FAMILIES = (GaussianFamily(), CategoricalFamily((-1.0, 1.0)), CategoricalFamily((0.0, 1.0, 2.0)))
+FAMILIES = (GaussianFamily(high=1.0), CategoricalFamily((-1.0, 1.0)), CategoricalFamily((0.0, 1.0, 2.0)))
+BOUNDS = {"low": torch.tensor([0.5, -math.inf]), "high": torch.tensor([1.5, 0.0])}
 
 
 @pytest.fixture(autouse=True)
@@ -32,10 +33,14 @@ def problem(kind, episodes=6, length=9):
     elif kind == "gaussian":
         policy = GaussianPolicy(D, K, 2, center=torch.tensor([1.0, -2.0]), unit=torch.tensor([0.5, 3.0]))
         actions = torch.randn(episodes, length, 2)
+    elif kind == "censored":
+        policy = GaussianPolicy(D, K, 2, center=torch.tensor([1.0, -2.0]), unit=torch.tensor([0.5, 3.0]), **BOUNDS)
+        actions = torch.randn(episodes, length, 2).clamp(BOUNDS["low"], BOUNDS["high"])
     else:
         policy = MixedPolicy(D, K, FAMILIES)
+        real = torch.randn(mask.shape).clamp(max=1.0)
         choices = (2.0 * torch.randint(2, mask.shape) - 1, 1.0 * torch.randint(3, mask.shape))
-        actions = torch.stack([torch.randn(mask.shape), *choices], -1)
+        actions = torch.stack([real, *choices], -1)
     return policy, Termination(D, K), states, actions, mask
 
 
@@ -52,7 +57,7 @@ def log_marginal(policy, termination, states, actions, mask):
     return path.log_marginal(policy(states, mask=mask).component_log_prob(actions)).sum()
 
 
-KINDS = ["categorical", "gaussian", "mixed"]
+KINDS = ["categorical", "gaussian", "censored", "mixed"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,11 +109,32 @@ def test_only_the_chosen_options_are_changed():
         assert torch.equal(old[[0, 2]], new[[0, 2]]) and not torch.equal(old[[1, 3]], new[[1, 3]])
 
 
+def test_moments_beyond_bounds_are_those_of_what_is_drawn_there():
+    low, high, mean, log_scale = (
+        torch.tensor([-0.5]),
+        torch.tensor([1.0]),
+        torch.tensor([[[0.2]]]),
+        torch.tensor([[-0.3]]),
+    )
+    draws = mean.squeeze() + log_scale.exp().squeeze() * torch.randn(400_000)
+    for target, tail in ((-0.5, draws[draws <= low]), (1.0, draws[draws >= high]), (0.4, torch.tensor([0.4]))):
+        found = censored_moments(torch.tensor([[target]]), low, high, mean, log_scale)
+        expected = tail.mean().view(1, 1, 1), tail.square().mean().view(1, 1, 1)
+        assert_close(tuple(found), expected, atol=5e-3, rtol=0)
+
+
+def test_moments_far_beyond_a_bound_are_finite_and_beyond_it():
+    low, high, log_scale = torch.tensor([-1.0]), torch.tensor([1.0]), torch.tensor([[-5.0]])
+    for mean in (-40.0, 0.0, 40.0):
+        first, second = censored_moments(low.view(1, 1), low, high, torch.full((1, 1, 1), mean), log_scale)
+        assert float(first) <= -1.0 + 1e-9 and float(second) >= float(first) ** 2 - 1e-6 * abs(mean) ** 2
+
+
 def test_regressions_minimize_their_objective():
     n, precision = 40, torch.tensor([4.0, 0.25, 0.01])
     inputs = torch.cat([torch.randn(n, 2), torch.ones(n, 1)], -1)
     targets, weights = torch.randn(n, 2) @ torch.diag(torch.tensor([0.3, 2.0])), torch.rand(n, 3)
-    w, u = ridge(weighted_sums(inputs, targets, weights), precision, -math.inf)
+    w, u = ridge(weighted_sums(inputs, observed_moments(targets), weights), precision, -math.inf)
 
     def objective(w, u):
         left = (targets.unsqueeze(1) - torch.einsum("np,kap->nka", inputs, w)).square()
@@ -118,7 +144,7 @@ def test_regressions_minimize_their_objective():
     w, u = w.clone().requires_grad_(), u.clone().requires_grad_()
     slopes = torch.autograd.grad(objective(w, u), (w, u))
     assert max(float(one.abs().max()) for one in slopes) < 1e-2  # they are fitted in turn, a few times
-    floor = ridge(weighted_sums(inputs, torch.zeros(n, 1), weights), precision, -4.0)[1]
+    floor = ridge(weighted_sums(inputs, observed_moments(torch.zeros(n, 1)), weights), precision, -4.0)[1]
     assert_close(floor, torch.full((3, 1), -4.0))
 
 
@@ -130,5 +156,5 @@ def test_networks_logits_alone_saturated_actions_and_many_inputs_are_left_to_gra
     assert not can_be_fitted(CategoricalPolicy(D, K, 3), termination)
     assert not can_be_fitted(GaussianPolicy(D, K, 1, hidden=(8,)), termination)
     assert not can_be_fitted(GaussianPolicy(D, K, 1), Termination(D, K, hidden=(8,)))
-    assert not can_be_fitted(GaussianPolicy(D, K, 1, high=torch.tensor([1.0])), termination)
+    assert can_be_fitted(GaussianPolicy(D, K, 1, high=torch.tensor([1.0])), termination)
     assert not can_be_fitted(GaussianPolicy(500, K, 1), Termination(500, K))
