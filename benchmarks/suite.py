@@ -3,12 +3,13 @@
     python benchmarks/suite.py --processes 2
     python benchmarks/suite.py --tasks waypoints waypoints_rescaled --seeds 0 --methods ddo --out /tmp/suite.json
 
-A task (``benchmarks/suite_tasks/``) is made with the seed that discovery starts from; ``_rescaled`` after its name
-changes the units of every continuous entry at random. ``options-exact`` is ``discover`` with its defaults and is told
-nothing, nor is ``options``, the amortized guide with growth. DDO and CompILE are told the true K, CompILE and
-CompILE-NP also how many segments an episode has at most (no more than ten) and their mean length. A tenth of the
-episodes is held out for the likelihood; labels are never seen, so that segmentations are scored on all episodes. Every
-run is written to ``--out`` as soon as it is done, and finished runs are not repeated.
+A task (``benchmarks/suite_tasks/``) is made with the seed that discovery starts from, unless ``--starts`` names others
+(``--tasks five_options --starts 0 1``: every data set twice); ``_rescaled`` after its name changes the units of every
+continuous entry at random. ``options-exact`` is ``discover`` with its defaults and is told nothing, nor is ``options``,
+the amortized guide with growth. DDO and CompILE are told the true K, CompILE and CompILE-NP also how many segments an
+episode has at most (no more than ten) and their mean length. A tenth of the episodes is held out for the likelihood;
+labels are never seen, so that segmentations are scored on all episodes. Every run is written to ``--out`` as soon as it
+is done, and finished runs are not repeated.
 """
 
 import base64
@@ -48,6 +49,7 @@ class Args:
 
     tasks: tuple[str, ...] = tuple(TASKS)  # names of tasks, also with _rescaled after them
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    starts: tuple[int, ...] = (0,)  # of discovery on the same data; 0 has the seed of the data
     methods: tuple[Method, ...] = ("options-exact", "options", "ddo", "compile", "compile-np")
     episodes: int | None = None  # by default as many as the task has
     epochs: int | None = None
@@ -127,19 +129,19 @@ def scores(skills: Skills, task: Task) -> dict[str, Any]:
     }
 
 
-def run(task: str, method: str, seed: int, episodes: int | None, epochs: int | None) -> dict[str, Any]:
+def run(task: str, method: str, seed: int, episodes: int | None, epochs: int | None, start: int = 0) -> dict[str, Any]:
     """Discovers and scores the skills of one task by one method."""
     truth, log_determinant = make(task, seed, episodes)
     data, told = truth.trajectories, settings(method, truth)
     if epochs is not None:
         told["epochs"] = epochs
-    start = time.perf_counter()
+    begun, began_with = time.perf_counter(), seed + 1000 * start
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        skills = discover(data, method, held_out=HELD_OUT, seed=seed, device="cpu", progress=False, **told)
-    seconds = time.perf_counter() - start
+        skills = discover(data, method, held_out=HELD_OUT, seed=began_with, device="cpu", progress=False, **told)
+    seconds = time.perf_counter() - begun
     # the episodes that discover held out, with the determinants in place of their states
-    units = Trajectories(log_determinant.unsqueeze(-1), None, data.lengths).split(HELD_OUT, seed)[1]
+    units = Trajectories(log_determinant.unsqueeze(-1), None, data.lengths).split(HELD_OUT, began_with)[1]
     about = skills.metadata
     held_out = about["log_likelihood"]["held_out"]
     return scores(skills, truth) | {
@@ -159,7 +161,8 @@ def run(task: str, method: str, seed: int, episodes: int | None, epochs: int | N
 
 def unit_agreement(rows: list[dict]) -> dict[tuple[str, str, int], float]:
     """Adjusted Rand index of each rescaled run with the same run in the original units, by task, method and seed."""
-    by = {(row["task"], row["method"], row["seed"]): unpack_options(row["segmentation"]) for row in rows}
+    first = [row for row in rows if not row.get("start")]
+    by = {(row["task"], row["method"], row["seed"]): unpack_options(row["segmentation"]) for row in first}
     pairs = {key: (key[0] + RESCALED, *key[1:]) for key in by}
     return {key: adjusted_rand_score(by[key], by[other]) for key, other in pairs.items() if other in by}
 
@@ -201,10 +204,10 @@ def main(args: Args) -> list[dict]:
     for name in args.tasks:
         choice(name.removesuffix(RESCALED), "task", TASKS)
     sizes = {"episodes": args.episodes, "epochs": args.epochs}
-    grid = {
-        f"{task}, {method}, seed {seed}": {"task": task, "method": method, "seed": seed} | sizes
-        for seed, task, method in product(args.seeds, args.tasks, args.methods)
-    }
+    grid = {}
+    for start, seed, task, method in product(args.starts, args.seeds, args.tasks, args.methods):
+        other, named = ({"start": start}, f", start {start}") if start else ({}, "")
+        grid[f"{task}, {method}, seed {seed}{named}"] = {"task": task, "method": method, "seed": seed} | sizes | other
     rows = run_grid(run, grid, args.out, args.processes)
     print("\n".join(summary(rows)))
     return rows

@@ -282,3 +282,13 @@ def test_the_suite_runs(run_script, tmp_path):
 def test_an_unknown_task_is_refused(suite, tmp_path):
     with pytest.raises(ValueError, match="waypoints"):
         suite.main(suite.Args(tasks=("way_points",), out=tmp_path / "suite.json"))
+
+
+def test_discovery_starts_more_than_once_on_the_same_data(run_script, tmp_path):
+    out = tmp_path / "suite.json"
+    tiny = ("--tasks", "five_options", "--seeds", "3", "--episodes", "6", "--epochs", "1", "--methods", "options-exact")
+    run_script(BENCHMARKS / "suite.py", *tiny, "--starts", "0", "1", "--out", out)
+    rows = {row["name"]: row for row in json.loads(out.read_text())["runs"]}
+    first, other = rows["five_options, options-exact, seed 3"], rows["five_options, options-exact, seed 3, start 1"]
+    assert first["train_log_likelihood"] != other["train_log_likelihood"] and "start" not in first
+    assert len(first["segmentation"]) > 0 and first["true_options"] == other["true_options"] == 5

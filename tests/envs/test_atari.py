@@ -145,21 +145,27 @@ def test_the_benchmark_keeps_games_of_the_same_settings(tmp_path, monkeypatch):
     small = {"num_episodes": 1, "num_demonstrations": 0, "max_steps": 5}
     args = experts.Args(("Freeway",), **small, out=tmp_path / "experts.json", progress=False)
     first = experts.main(args)
-    monkeypatch.setattr(experts, "measure", lambda game, args: {**first[0], "game": game, "mean_return": -1.0})
+    monkeypatch.setattr(
+        experts, "measure", lambda game, kind, args: {**first[0], "game": game, "kind": kind, "mean_return": -1.0}
+    )
     assert experts.main(args) == first
     assert experts.main(replace(args, games=("Pong",)))[0]["mean_return"] == -1.0
     assert {row["game"] for row in json.loads(args.out.read_text())["results"]} == {"Freeway", "Pong"}
     assert first[0]["clone_mean_return"] is None
-    for other in ({"seed": 1}, {"max_steps": 6}, {"num_demonstrations": 1}):
-        assert experts.main(replace(args, **other))[0]["mean_return"] == -1.0
+    for changed in ({"seed": 1}, {"max_steps": 6}, {"num_demonstrations": 1}):
+        assert experts.main(replace(args, **changed))[0]["mean_return"] == -1.0
 
 
-def test_the_benchmark_measures_the_search_where_it_is_not_the_expert(tmp_path, monkeypatch):
+def test_the_benchmark_measures_other_kinds_where_a_network_guides_the_expert(tmp_path, monkeypatch):
     experts = load_script(monkeypatch, BENCHMARKS / "experts.py")
     monkeypatch.setitem(experts.MAX_STEPS, "Asterix", 10)
-    small = {"num_episodes": 1, "num_demonstrations": 0, "progress": False}
-    for search, names in ((False, ["PolicyExpert", "FreewayExpert"]), (True, ["SearchExpert"])):
-        args = experts.Args(("Asterix", "Freeway"), **small, search=search, out=tmp_path / f"{search}.json")
-        rows = experts.main(args)
-        assert [row["expert"] for row in rows] == names
-        assert (rows[0]["whole_mean_return"] is None) == search
+    small = {"num_episodes": 1, "num_demonstrations": 0, "progress": False, "out": tmp_path / "experts.json"}
+    args = experts.Args(("Asterix", "Freeway"), **small, kinds=("expert", "network", "search"))
+    found = {(row["game"], row["kind"]): (row["expert"], row["whole_mean_return"]) for row in experts.main(args)}
+    assert {key: name for key, (name, _) in found.items()} == {
+        ("Asterix", "expert"): "GuidedSearchExpert",
+        ("Asterix", "network"): "PolicyExpert",
+        ("Asterix", "search"): "SearchExpert",
+        ("Freeway", "expert"): "FreewayExpert",
+    }
+    assert [key for key, (_, whole) in found.items() if whole is not None] == [("Asterix", "network")]

@@ -1,11 +1,13 @@
 """Experts that search with the emulator's save states."""
 
+from random import Random
+
 import numpy as np
 import pytest
 
 from pyro_options.data.collection import rollout
 from pyro_options.envs import EXPERTS, make_atari
-from pyro_options.envs.experts import MontezumaExpert, SearchExpert
+from pyro_options.envs.experts import GuidedSearchExpert, MontezumaExpert, PolicyExpert, SearchExpert
 from pyro_options.envs.experts.exploration import Explorer
 from pyro_options.envs.experts.followed_game import FollowedGame
 from pyro_options.envs.experts.montezuma import GAME, load_plans, save_plans
@@ -96,6 +98,35 @@ def test_a_search_needs_the_states_of_make_atari():
         expert.predict(np.zeros(128, np.uint8), memory, np.array([False]))
     with pytest.raises(ValueError, match=r"commit in \[1, 3\]"):
         SearchExpert("SpaceInvaders", horizon=3, commit=4)
+
+
+def test_a_guided_search_beats_its_network():
+    game, plays = "Alien", {"max_steps": 200, "seed": 0, "packed": True}
+    guided = rollout(make_atari(game), GuidedSearchExpert(game), 2, **plays)
+    alone = rollout(make_atari(game), PolicyExpert(game), 6, **plays)
+    assert float(guided.returns.mean()) > 1.3 * float(alone.returns.mean())
+
+
+def test_plans_of_a_guided_search_are_games_of_the_network():
+    expert, start = GuidedSearchExpert("Asterix", temperature=1e-4, **SMALL), start_states("Asterix")[0]
+    env, network = make_atari("Asterix"), PolicyExpert("Asterix")
+    actions, _ = play(env, network, 10)
+    _, memory = expert.plan(expert.followed.start(env.reset(seed=0)[0].tobytes()), (), b"seen")
+    assert list(memory.plan) == actions  # the most probable ones
+    warm = GuidedSearchExpert("Asterix", **SMALL)
+    plans = [warm._candidate(start, (4, 4), Random(seed)) for seed in range(20)]
+    assert all(plan[:2] == (4, 4) for plan, _ in plans) and len({plan for plan, _ in plans}) > 5
+    for plan, value in plans:
+        assert value == pytest.approx(warm._value(start, plan)) and (len(plan) == 10 or not value[0])
+
+
+def test_a_guided_search_needs_a_network_of_the_game():
+    with pytest.raises(ValueError, match=r"a network of Alien but got '?Asterix"):
+        GuidedSearchExpert("Alien", network=PolicyExpert("Asterix"))
+    with pytest.raises(ValueError, match="temperature > 0"):
+        GuidedSearchExpert("Alien", temperature=0.0)
+    with pytest.raises(ValueError, match="game to be one of"):
+        GuidedSearchExpert("Pong")
 
 
 def score_cell(ram):

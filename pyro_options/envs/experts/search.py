@@ -90,11 +90,15 @@ class SearchExpert(RamExpert):
         for number in range(self.max_plans):
             if number >= self.num_plans and value[0]:
                 break
-            plan = self._lengthened(rest if number == 0 else (), rng)
-            found = self._value(state, plan)
+            plan, found = self._candidate(state, rest if number == 0 else (), rng)
             if found > value:
                 best, value = plan, found
         return best[0], _Memory(state, best, 0)
+
+    def _candidate(self, state: Any, start: tuple[int, ...], rng: Random) -> tuple[tuple[int, ...], tuple[bool, float]]:
+        """A plan that begins in a given way, and what it is worth."""
+        plan = self._lengthened(start, rng)
+        return plan, self._value(state, plan)
 
     def _lengthened(self, plan: tuple[int, ...], rng: Random) -> tuple[int, ...]:
         """A plan of the whole horizon, with random actions that are held for a while at its end."""
