@@ -94,9 +94,10 @@ def expert_rollouts(
 ) -> Rollouts:
     """Records episodes of the expert of ``game``, with RAM as packed states.
 
-    Experts are scripts (Breakout, Freeway, Pong), plans found by exploration (MontezumaRevenge), or networks on the RAM
-    (the others). The emulator is deterministic and a game has 30 starts, so episodes differ by their start and by
-    random actions, after which every expert goes on from where it is.
+    Experts are scripts (Breakout, Freeway, Pong), plans found by exploration (MontezumaRevenge), or search among the
+    plans of a network (the others), which takes up to ten milliseconds per action. The emulator is deterministic and a
+    game has 30 starts, so episodes differ by their start and by random actions, after which every expert goes on from
+    where it is.
 
     :param game: one of :data:`~pyro_options.envs.EXPERTS`
     :param max_steps: cut an episode after this many actions; ``None`` plays to the end

@@ -108,7 +108,7 @@ def test_a_guided_search_beats_its_network():
 
 
 def test_plans_of_a_guided_search_are_games_of_the_network():
-    expert, start = GuidedSearchExpert("Asterix", temperature=1e-4, **SMALL), start_states("Asterix")[0]
+    expert, start = GuidedSearchExpert("Asterix", temperature=1e-4, max_plans=None, **SMALL), start_states("Asterix")[0]
     env, network = make_atari("Asterix"), PolicyExpert("Asterix")
     actions, _ = play(env, network, 10)
     _, memory = expert.plan(expert.followed.start(env.reset(seed=0)[0].tobytes()), (), b"seen")

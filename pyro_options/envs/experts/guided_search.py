@@ -21,7 +21,10 @@ class GuidedSearchExpert(SearchExpert):
     :param frame_skip: frames that each action lasts
     :param network: by default the one of the package
     :param temperature: :math:`\tau`; smaller values draw the most probable actions
-    :param settings: of :class:`SearchExpert`
+    :param horizon: length of a plan; a network's plans are worth following further than random ones
+    :param commit: actions after which to plan again
+    :param max_plans: plans that are drawn at most, if none of the first survives
+    :param settings: further ones of :class:`SearchExpert`
     """
 
     def __init__(
@@ -30,12 +33,15 @@ class GuidedSearchExpert(SearchExpert):
         frame_skip: int = 4,
         network: PolicyExpert | None = None,
         temperature: float = 1.0,
+        horizon: int = 40,
+        commit: int = 8,
+        max_plans: int | None = 12,
         **settings: Any,
     ):
         self.network = PolicyExpert(game, frame_skip) if network is None else network
         check(self.network.about["game"] == game, f"a network of {game}", self.network.about["game"])
         check(temperature > 0, "temperature > 0", temperature)
-        super().__init__(game, frame_skip, **settings)
+        super().__init__(game, frame_skip, horizon=horizon, commit=commit, max_plans=max_plans, **settings)
         self.temperature = temperature
 
     def _candidate(self, state, start, rng: Random):

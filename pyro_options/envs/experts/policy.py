@@ -18,7 +18,7 @@ from .ram_expert import RamExpert
 FORMAT = Format("pyro_options.PolicyExpert", 1, "benchmarks/train_experts.py")
 
 #: games of which the package has a network
-TRAINED = ("Alien", "Asterix", "Asteroids", "ChopperCommand")
+TRAINED = ("Alien", "Asterix", "Asteroids", "ChopperCommand", "SpaceInvaders")
 
 _ASSETS = Path(__file__).parent / "assets"
 
