@@ -64,7 +64,7 @@ from pyro_options.skills import Skills
 FRAME_SKIP = 4
 PAPER_GAMES = ("Alien", "Asterix", "Asteroids", "Breakout", "ChopperCommand", "MontezumaRevenge", "SpaceInvaders")
 IMITATION = "+imitation"  # suffix of an arm
-DISCOVERY = ("num_episodes", "episode_steps", "epsilon", "termination_cost", "epochs")
+DISCOVERY = ("num_episodes", "episode_steps", "epsilon", "expert_seed", "termination_cost", "epochs")
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,8 @@ class Setup:
     """maximum length of an expert's episode"""
     epsilon: float = 0.05
     """probability that the expert acts at random, to visit more states"""
+    expert_seed: int | None = None
+    """of the demonstrations, for all runs; by default that of the run"""
     termination_cost: float = 0.0
     """nats per termination, for methods with terminations; higher values make options longer"""
     hidden: tuple[int, ...] | None = None
@@ -273,8 +275,9 @@ def find_skills(
         config["hidden"] = setup.widths
     if setup.epochs is not None:
         config["epochs"] = setup.epochs
-    play = {"max_steps": setup.episode_steps, "epsilon": setup.epsilon, "seed": seed, "progress": progress}
-    data = atari_demonstrations(game, setup.episodes, cache=folder.parent, **play)  # shared by all arms of a seed
+    shown = seed if setup.expert_seed is None else setup.expert_seed
+    play = {"max_steps": setup.episode_steps, "epsilon": setup.epsilon, "seed": shown, "progress": progress}
+    data = atari_demonstrations(game, setup.episodes, cache=folder.parent, **play)  # shared by all arms
     saved = {"checkpoint": folder / "discovery.safetensors", "resume": True}
     skills = discover(data, name, seed=seed, device=device, progress=progress, trust=False, **saved, **config).used()
     skills.metadata["setup"] = about

@@ -107,6 +107,15 @@ def test_atari_ppo_discovers_with_the_settings_of_the_paper(atari_ppo, tmp_path)
     assert atari_ppo.Args().episodes == 300 and atari_ppo.Args().widths == (64,)
 
 
+@pytest.mark.parametrize("expert_seed, num_files", [(None, 2), (7, 1)])
+def test_runs_of_all_seeds_may_share_the_demonstrations(atari_ppo, tmp_path, expert_seed, num_files):
+    setup = atari_ppo.Setup(num_episodes=3, episode_steps=20, epochs=1, expert_seed=expert_seed)
+    for seed in (0, 1):
+        (tmp_path / str(seed)).mkdir()
+        atari_ppo.find_skills("Freeway", "bc", setup, seed, tmp_path / str(seed), "cpu")
+    assert len(list(tmp_path.glob("*.npz"))) == num_files
+
+
 def test_worker_processes_of_atari_ppo_ignore_ctrl_c(atari_ppo, monkeypatch):
     monkeypatch.setitem(atari_ppo.PRESETS, "ram", replace(atari_ppo.PRESETS["ram"], num_envs=1))
     envs = atari_ppo.make_envs("Freeway", atari_ppo.Setup(), None, processes=True)
