@@ -132,7 +132,7 @@ def skill_cost() -> str:
     return markdown(header, [row])
 
 
-_KINDS = {"SearchExpert": "search", "PolicyExpert": "network", "MontezumaExpert": "exploration"}
+_KINDS = {"GuidedSearchExpert": "guided search", "PolicyExpert": "network", "MontezumaExpert": "exploration"}
 
 
 def experts() -> str:

@@ -15,6 +15,7 @@ from pyro_options.infer.trainer import Trainer
 from pyro_options.nn.state_network import StateNetwork
 from pyro_options.options.families import GaussianFamily, bounds_of
 from pyro_options.options.policies import CategoricalPolicy
+from pyro_options.skills.episodes import batches
 from pyro_options.skills.from_model import to_skills
 from pyro_options.skills.scores import adjusted_rand
 from pyro_options.skills.segmentation import Segmentation
@@ -135,6 +136,24 @@ def state_reveals(
     return max(0.0, 1 - left / entropy)
 
 
+@torch.no_grad()
+def memoryless_scores(skills: Skills, fit_to: Trajectories, episodes: Trajectories, steps: int = 200) -> Tensor:
+    """Log-likelihoods of episodes if one of the options is drawn anew at every step, ``(N,)``.
+
+    :param fit_to: episodes that the weights of the options are fitted to, by expectation maximization
+    """
+    some = fit_to[: fit_to.rows_together(_STEPS)]
+    seen = torch.cat([emission[batch.mask] for _, batch, _, emission, _ in batches(skills, some, len(some))])
+    log_weights = seen.new_full((skills.num_options,), -math.log(skills.num_options))
+    for _ in range(steps):
+        log_weights = torch.log_softmax(seen + log_weights, -1).logsumexp(0) - math.log(len(seen))
+    found = torch.zeros(len(episodes), dtype=torch.float64)
+    for index, batch, _, emission, nats in batches(skills, episodes, len(episodes)):
+        mixed = (emission + log_weights).logsumexp(-1)
+        found[index] = (torch.where(batch.mask, mixed, 0.0).sum(-1) + nats).double().cpu()
+    return found
+
+
 def measure(
     skills: Skills,
     data: Trajectories,
@@ -162,6 +181,10 @@ def measure(
         steps = judged.episodes.num_steps
         held_out = float(judged.scores.sum()) / steps
         found["gap"] = skills.log_likelihood(judged.train_on) - held_out
+        if segmentation.used_options > 1:
+            lasting = skills.episode_log_likelihoods(judged.episodes)  # not judged.scores: skills may be trained on
+            total, error = total_and_error(lasting - memoryless_scores(skills, judged.train_on, judged.episodes))
+            found["gain_over_memoryless"] = Gain(total / steps, error / steps)
         entropy = log_num_actions(data)
         found["chance"] = None if entropy is None else held_out + entropy
         singles = [("gain", None)] + ([("gain_over_larger", LARGER)] if own is None else [])

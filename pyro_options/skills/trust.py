@@ -34,6 +34,7 @@ class Trust:
     :param num_options: options in use
     :param gain: over one policy of the same capacity
     :param gain_over_larger: over one policy with a larger network
+    :param gain_over_memoryless: over the same options with one of them drawn anew at every step
     :param gap: training minus held-out log-likelihood, in nats per step
     :param chance: held-out log-likelihood beyond that of uniformly random actions, for discrete actions
     :param mean_length: steps from one choice of an option to the next
@@ -47,6 +48,7 @@ class Trust:
     num_options: int
     gain: Gain | None = None
     gain_over_larger: Gain | None = None
+    gain_over_memoryless: Gain | None = None
     gap: float | None = None
     chance: float | None = None
     mean_length: float | None = None
@@ -66,13 +68,19 @@ class Trust:
         return self.num_options > 1 and self.mean_length is not None and self.mean_length < SHORT
 
     @property
+    def memoryless(self) -> bool:
+        """Whether it may be chance which option comes after which: nothing lasts."""
+        gain = self.gain_over_memoryless
+        return self.num_options > 1 and gain is not None and not gain.real
+
+    @property
     def may_be_one(self) -> bool:
         """Whether one policy may be all there is.
 
-        Either a single one explains as much, or options last about one step: they are then the parts of one policy
-        whose actions have a distribution of another shape.
+        Either a single one explains as much, or options do not last: they are then the parts of one policy whose
+        actions have a distribution of another shape.
         """
-        return self.short or any(gain is not None and not gain.real for gain, _ in self._gains)
+        return self.short or self.memoryless or any(gain is not None and not gain.real for gain, _ in self._gains)
 
     @property
     def disagrees(self) -> bool:
@@ -104,6 +112,12 @@ class Trust:
             found.append(
                 f"Options last {self.mean_length:.1f} steps on average: they describe single actions, not behaviours."
             )
+        elif self.memoryless and (gain := self.gain_over_memoryless) is not None:
+            found.append(
+                "Held-out actions are explained as well if an option is drawn anew at every step "
+                f"({gain.mean:+.3f} ± {gain.error:.3f} nats per step): options describe how actions are distributed, "
+                "not behaviours."
+            )
         if self.chance is not None and self.chance < 0:
             found.append(
                 f"Held-out actions are less likely than under random guessing ({self.chance:+.3f} nats per step): "
@@ -126,6 +140,8 @@ class Trust:
         for gain, what in self._gains:
             if gain is not None:
                 lines.append(f"held-out gain over {what}: {gain.mean:+.3f} ± {gain.error:.3f} nats per step")
+        if (gain := self.gain_over_memoryless) is not None:
+            lines.append(f"held-out gain from options that last: {gain.mean:+.3f} ± {gain.error:.3f} nats per step")
         if self.gap is not None:
             lines.append(f"training minus held-out log-likelihood: {self.gap:+.3f} nats per step")
         if self.other_counts:

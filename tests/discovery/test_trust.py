@@ -1,15 +1,17 @@
 """The record of trust: what it measures, and that it warns of what cannot be trusted."""
 
+import numpy as np
 import pytest
 import torch
 from support.episodes import make_continuous_episodes, make_episodes
+from support.skill_sets import make_data, make_skills
 
 from pyro_options.data import Trajectories, synthetic_options
 from pyro_options.discovery import discover
-from pyro_options.discovery.trust import input_warnings, share_at_bounds, state_reveals
+from pyro_options.discovery.trust import input_warnings, memoryless_scores, share_at_bounds, state_reveals
 from pyro_options.errors import DiscoveryWarning
-from pyro_options.options import GaussianFamily
-from pyro_options.skills import Gain, Trust
+from pyro_options.options import GaussianFamily, Termination
+from pyro_options.skills import Gain, Skills, Trust
 from pyro_options.skills.segmentation import Segmentation
 
 
@@ -23,6 +25,8 @@ def make_trust(**given):
         ({"gain": Gain(0.01, 0.02)}, "one policy suffices"),
         ({"gain": Gain(0.5, 0.02), "gain_over_larger": Gain(-0.1, 0.02)}, "larger network"),
         ({"mean_length": 1.2}, "last 1.2 steps"),
+        ({"gain_over_memoryless": Gain(0.01, 0.02)}, "drawn anew at every step"),
+        ({"gain_over_memoryless": Gain(0.01, 0.02), "mean_length": 1.2}, "last 1.2 steps"),
         ({"chance": -0.3}, "random guessing"),
         ({"other_counts": (1, 7)}, "1, 4, 7 were found"),
         ({"agreement": 0.2}, "agree little"),
@@ -40,6 +44,8 @@ def test_each_reason_for_doubt_has_its_warning(given, text):
         ({"gain": Gain(0.5, 0.02), "gain_over_larger": Gain(0.2, 0.02), "mean_length": 9.0}, False),
         ({"gain": Gain(0.5, 0.02), "gain_over_larger": Gain(0.01, 0.02), "mean_length": 9.0}, True),
         ({"gain": Gain(0.5, 0.02), "mean_length": 1.2}, True),
+        ({"gain": Gain(0.5, 0.02), "mean_length": 3.0, "gain_over_memoryless": Gain(0.2, 0.02)}, False),
+        ({"gain": Gain(0.5, 0.02), "mean_length": 3.0, "gain_over_memoryless": Gain(0.01, 0.02)}, True),
     ],
 )
 def test_one_policy_is_possible_where_it_explains_as_much_or_options_last_a_step(given, one):
@@ -103,6 +109,32 @@ def test_states_that_reveal_the_option_are_noticed():
     assert revealed((states[..., 0] > 0).long()) > 0.8
     assert revealed(torch.randint(2, (40, 10))) < 0.1
     assert revealed(torch.zeros(40, 10, dtype=torch.long)) is None
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+def test_options_drawn_anew_at_every_step_are_given_their_best_weights(discrete):
+    torch.manual_seed(0)
+    skills, data = make_skills(discrete=discrete), make_data(discrete, num_episodes=20)
+    always = Termination(skills.state_dim, skills.num_options, initial_logit=60.0)  # ends at every step
+
+    def score(log_weights):
+        return Skills(skills.policy, always, log_weights).episode_log_likelihoods(data)
+
+    found = memoryless_scores(skills, data, data)
+    totals = torch.stack([score(one).sum() for one in torch.randn(300, skills.num_options).log_softmax(-1)])
+    assert found.sum() > totals.max() - 1e-2
+    torch.testing.assert_close(found.sum(), totals.max(), rtol=0.03, atol=0)
+
+
+@pytest.mark.slow
+def test_the_parts_of_a_distribution_with_heavy_tails_are_not_taken_for_behaviours():
+    generator = np.random.default_rng(502)
+    states = torch.as_tensor(generator.normal(size=(60, 45, 3)), dtype=torch.float32)
+    law = torch.tensor([[1.0, -0.5], [0.0, 2.0], [0.3, 0.3]])
+    actions = states @ law + 0.3 * torch.as_tensor(generator.laplace(size=(60, 45, 2)), dtype=torch.float32)
+    with pytest.warns(DiscoveryWarning, match="drawn anew at every step|one policy suffices|last 1"):
+        made = discover(Trajectories(states, actions), device="cpu", progress=False, hidden=())
+    assert made.metadata["options_in_use"]["interval"][0] == 1
 
 
 @pytest.mark.slow
