@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from filelock import FileLock
 
 from pyro_options.data.collection import Rollouts, rollout
 from pyro_options.data.npz import from_npz
@@ -119,7 +120,8 @@ def atari_demonstrations(
 ) -> Trajectories:
     """The trajectories of :func:`expert_rollouts`, which documents every option.
 
-    :param cache: folder to store them in, in a file named after all options; an existing file is loaded instead
+    :param cache: folder to store them in, in a file named after all options; an existing file is loaded instead. Of
+        several processes that want the same file one records, and the others wait
     """
     if cache is None:
         return expert_rollouts(game, num_episodes, **options).trajectories
@@ -127,7 +129,9 @@ def atari_demonstrations(
     path = Path(cache) / ("_".join([game, str(num_episodes), *told]) + ".npz")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        expert_rollouts(game, num_episodes, **options).trajectories.save(path)
+        with FileLock(f"{path}.lock"):
+            if not path.exists():
+                expert_rollouts(game, num_episodes, **options).trajectories.save(path)
     return Trajectories.load(path)
 
 

@@ -1,6 +1,8 @@
 """Atari environments, their wrappers and the experts."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +12,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from support.tiny_runs import BENCHMARKS, load_script
 
 from pyro_options.data import Trajectories, collect
-from pyro_options.envs import EXPERTS, atari_demonstrations, expert_rollouts, load_atari, make_atari, ram
+from pyro_options.envs import EXPERTS, atari, atari_demonstrations, expert_rollouts, load_atari, make_atari, ram
 from pyro_options.envs.experts import breakout
 from pyro_options.envs.ram_game import make_emulator, start_states
 
@@ -86,6 +88,21 @@ def test_demonstrations_reproduce_and_differ():
     assert torch.equal(runs[0].stored, runs[1].stored) and torch.equal(runs[0].actions, runs[1].actions)
     assert not torch.equal(runs[0].stored, runs[2].stored)
     assert not torch.equal(runs[0].stored[0], runs[0].stored[1])
+
+
+def test_of_several_that_want_the_same_demonstrations_one_records(tmp_path, monkeypatch):
+    recordings = []
+
+    def recorded(*args, **options):
+        recordings.append(args)
+        time.sleep(0.2)  # the others come in the meantime
+        return expert_rollouts(*args, **options)
+
+    monkeypatch.setattr(atari, "expert_rollouts", recorded)
+    with ThreadPoolExecutor(3) as pool:
+        wanted = [pool.submit(atari_demonstrations, "Freeway", 1, cache=tmp_path, max_steps=5) for _ in range(3)]
+        found = [one.result() for one in wanted]
+    assert len(recordings) == 1 and all(torch.equal(one.actions, found[0].actions) for one in found)
 
 
 @pytest.mark.parametrize("game", sorted(EXPERTS))
