@@ -149,7 +149,7 @@ ARTIFACTS = (
         20,
     ),
     Artifact("benchmarks/results/skill_env.json", "benchmarks/skill_env.py --out {out}", 3),
-    Artifact("benchmarks/results/experts.json", "benchmarks/experts.py --out {out}", 20),
+    Artifact("benchmarks/results/experts.json", "benchmarks/experts.py --kinds expert network --out {out}", 20),
     Artifact("benchmarks/results/atari_throughput.json", "benchmarks/atari_throughput.py --out {out}", 3),
     Artifact("benchmarks/results/imitation.json", "benchmarks/imitation.py --processes {processes} --out {out}", 20),
     Artifact("examples/results/compare/compare.json", "examples/compare.py --processes {processes} --out {folder}", 60),
