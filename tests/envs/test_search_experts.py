@@ -123,6 +123,8 @@ def test_plans_of_a_guided_search_are_games_of_the_network():
 def test_a_guided_search_needs_a_network_of_the_game():
     with pytest.raises(ValueError, match=r"a network of Alien but got '?Asterix"):
         GuidedSearchExpert("Alien", network=PolicyExpert("Asterix"))
+    with pytest.raises(ValueError, match="the frame_skip of the network but got 2"):
+        GuidedSearchExpert("Alien", 2, network=PolicyExpert("Alien"))
     with pytest.raises(ValueError, match="temperature > 0"):
         GuidedSearchExpert("Alien", temperature=0.0)
     with pytest.raises(ValueError, match="game to be one of"):

@@ -40,6 +40,7 @@ class GuidedSearchExpert(SearchExpert):
     ):
         self.network = PolicyExpert(game, frame_skip) if network is None else network
         check(self.network.about["game"] == game, f"a network of {game}", self.network.about["game"])
+        check(self.network.frame_skip == frame_skip, "the frame_skip of the network", frame_skip)
         check(temperature > 0, "temperature > 0", temperature)
         super().__init__(game, frame_skip, horizon=horizon, commit=commit, max_plans=max_plans, **settings)
         self.temperature = temperature
