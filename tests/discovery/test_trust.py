@@ -67,12 +67,11 @@ def test_fewer_options_are_possible_where_starts_disagree(given, fewest):
 
 
 def test_what_is_fine_gives_no_warning():
-    fine = make_trust(
-        gain=Gain(0.5, 0.02), gain_over_larger=Gain(0.2, 0.02), mean_length=9.0, other_counts=(4, 5), agreement=0.9
-    )
+    gains = {"gain": Gain(0.5, 0.02), "gain_over_larger": Gain(0.2, 0.02), "gain_over_memoryless": Gain(0.3, 0.02)}
+    fine = make_trust(**gains, mean_length=9.0, other_counts=(4, 5), agreement=0.9)
     assert fine.warnings == []
     assert Trust.from_dict(fine.to_dict()) == fine
-    assert "+0.500 ± 0.020" in fine.describe()
+    assert "+0.500 ± 0.020" in fine.describe() and "options that last: +0.300 ± 0.020" in fine.describe()
     alone = Trust(num_options=1, gain=Gain(0.0, 0.1), mean_length=1.0, agreement=0.0)
     assert alone.warnings == []  # one option needs no defence
 
