@@ -163,7 +163,7 @@ class Trust:
         """The inverse of :meth:`to_dict`."""
         values = {name: value for name, value in given.items() if name != "warnings"}
         for name in ("gain", "gain_over_larger", "gain_over_memoryless"):
-            values[name] = None if values[name] is None else Gain(**values[name])
+            values[name] = None if values.get(name) is None else Gain(**values[name])
         for name in ("other_counts", "inputs"):
             values[name] = tuple(values[name])
         return Trust(**values)

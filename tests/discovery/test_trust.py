@@ -72,6 +72,8 @@ def test_what_is_fine_gives_no_warning():
     assert fine.warnings == []
     assert Trust.from_dict(fine.to_dict()) == fine
     assert "+0.500 ± 0.020" in fine.describe() and "options that last: +0.300 ± 0.020" in fine.describe()
+    older = {name: value for name, value in fine.to_dict().items() if name != "gain_over_memoryless"}
+    assert Trust.from_dict(older).gain == fine.gain and Trust.from_dict(older).gain_over_memoryless is None
     alone = Trust(num_options=1, gain=Gain(0.0, 0.1), mean_length=1.0, agreement=0.0)
     assert alone.warnings == []  # one option needs no defence
 
